@@ -1,0 +1,54 @@
+"""How long work tells what it is doing: the seam between libraries that work and whoever shows it."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Literal, Protocol
+
+Unit = Literal["bytes", "items"]
+
+
+class Step(Protocol):
+    """One step under way."""
+
+    def advance(self, amount: int = 1) -> None:
+        """Say that *amount* more units are done. May be called from any thread."""
+
+    def outcome(self, text: str) -> None:
+        """Say in a few words how the step ended, such as ``cached`` or ``22 wheels``."""
+
+
+class Progress(Protocol):
+    """Receives the steps of long work, in order."""
+
+    def step(
+        self, title: str, *, total: int | None = None, unit: Unit = "items"
+    ) -> AbstractContextManager[Step]:
+        """Open the step *title*; leaving the context ends it, an exception marks it failed."""
+
+
+class _SilentStep:
+    def __enter__(self) -> Step:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def advance(self, amount: int = 1) -> None:
+        pass
+
+    def outcome(self, text: str) -> None:
+        pass
+
+
+class Silent:
+    """Show nothing."""
+
+    def step(
+        self, title: str, *, total: int | None = None, unit: Unit = "items"
+    ) -> AbstractContextManager[Step]:
+        """Open a step that nobody sees."""
+        return _SilentStep()
+
+
+SILENT: Progress = Silent()
