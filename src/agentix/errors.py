@@ -6,9 +6,9 @@ carry what a caller may want to act on; a third-party cause is chained, never qu
     AgentixError
     ├── ProjectError               (ValueError)     the project or its settings cannot be read
     ├── LockError                                   dependencies cannot be resolved or locked
-    ├── FetchError                                  an artifact cannot be had, or is not what was locked
+    ├── FetchError                                  an artifact is missing, or not what was locked
     ├── NixError                                    Nix is missing, refuses, or a derivation failed
-    ├── BundleError                (ValueError)     a bundle file or cache entry is not what it claims
+    ├── BundleError                (ValueError)     a bundle or cache entry is not what it claims
     ├── ProviderError                               a sandbox cannot be created, found or removed
     │   ├── ProviderNotFound       (LookupError)    no provider of that name is installed
     │   ├── ImageError                              the task image is missing or cannot be used
@@ -18,7 +18,7 @@ carry what a caller may want to act on; a third-party cause is chained, never qu
         ├── CallTimeout            (TimeoutError)
         ├── WorkerExited                            the worker process died during the call
         ├── RuntimeUnreachable     (ConnectionError)
-        └── RestrictedUnpickleError (pickle.UnpicklingError)  a result names a class not allowed here
+        └── RestrictedUnpickleError (pickle.UnpicklingError)  a result needs a class not allowed
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class RemoteCallError(AgentixError):
 def _rebuild(
     cls: type[RemoteCallError], error: RemoteErrorInfo, target: str, extra: dict[str, object]
 ) -> RemoteCallError:
-    return cls(error, target=target, **extra)  # type: ignore[arg-type]
+    return cls(error, target=target, **extra)
 
 
 class CallCancelled(RemoteCallError):  # noqa: N818 - public name

@@ -1,9 +1,11 @@
-"""How long work tells what it is doing: the seam between libraries that work and whoever shows it."""
+"""How long work tells what it is doing: the seam between who works and who shows it."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 Unit = Literal["bytes", "items"]
 
