@@ -1,0 +1,1 @@
+"""From a project to its bundle: project, lock, artifacts, plan, Nix, bundle."""

@@ -1,0 +1,204 @@
+"""The lock: everything a bundle is made of, by name and sha256, and where nothing came from.
+
+``agentix lock`` writes it as ``bundle.lock``, the Nix expressions and ``agentix fetch`` read it. It
+holds no address and no absolute path, so that it means the same on every machine.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from packaging.utils import canonicalize_name
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from agentix.errors import LockError
+
+LOCK_FILE = "bundle.lock"
+FORMAT = 1
+
+_NOT_IN_STORE_NAMES = re.compile(r"[^0-9A-Za-z+._?=-]")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_LONGEST_STORE_NAME = 211
+
+
+def store_name(file: str) -> str:
+    """Return the name under which the Nix store keeps the artifact *file*."""
+    return _NOT_IN_STORE_NAMES.sub("-", file)
+
+
+def _file_name(value: str) -> str:
+    if not value or value.startswith(".") or "/" in value or _CONTROL.search(value):
+        raise ValueError("must be a plain file name")
+    if len(value) > _LONGEST_STORE_NAME:
+        raise ValueError(f"must be at most {_LONGEST_STORE_NAME} characters long")
+    return value
+
+
+def _relative(value: str) -> str:
+    if posixpath.isabs(value) or "\\" in value or ":" in value or _CONTROL.search(value):
+        raise ValueError("must be a relative POSIX path")
+    if value != posixpath.normpath(value):
+        raise ValueError("must be a normalised path")
+    return value
+
+
+def _below_archive(value: str) -> str:
+    if _relative(value).split("/")[0] in {"..", "."}:
+        raise ValueError("must lie below the archive's root")
+    return value
+
+
+def _normalised_name(value: str) -> str:
+    if not re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", value) or canonicalize_name(value) != value:
+        raise ValueError("must be a normalised distribution name")
+    return value
+
+
+PlatformName = Literal["linux/amd64", "linux/arm64"]
+FileName = Annotated[str, AfterValidator(_file_name)]
+DistributionName = Annotated[str, AfterValidator(_normalised_name)]
+RelativePath = Annotated[str, AfterValidator(_relative)]
+PoolPath = Annotated[str, AfterValidator(_below_archive)]
+Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Version = Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+~:!_-]*$")]
+DebianName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
+ToolchainName = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+PythonMinor = Annotated[str, Field(pattern=r"^3\.[0-9]+$")]
+Sentence = Annotated[str, Field(min_length=1)]
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Artifact(_Model):
+    """A file that is fetched before the build: a wheel, or a Debian package (it has ``pool``)."""
+
+    sha256: Sha256
+    size: Annotated[int, Field(ge=0)]
+    package: Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z+._-]*$")]
+    version: Version
+    pool: PoolPath | None = None
+
+
+class LockedProject(_Model):
+    """A source tree that is built inside the Nix sandbox by its own backend.
+
+    ``path`` is relative to the folder of the lock. ``backend`` names the wheels of the backend's
+    environment for each platform that builds; ``missing`` says why a platform cannot build it.
+    """
+
+    name: DistributionName
+    version: Version
+    path: RelativePath
+    backend: Mapping[PlatformName, tuple[FileName, ...]]
+    missing: Mapping[PlatformName, Sentence] = {}
+
+
+class Target(_Model):
+    """What the bundle for one platform holds besides the projects and the toolchain.
+
+    ``missing`` is set when the bundle cannot be made for this platform, and says why.
+    """
+
+    wheels: tuple[FileName, ...]
+    system: tuple[FileName, ...] = ()
+    missing: Sentence | None = None
+
+
+class Lock(_Model):
+    """The resolved inputs of a bundle. The project itself is the first of ``projects``."""
+
+    format: Literal[1] = 1
+    name: DistributionName
+    version: Version
+    inputs: Sha256
+    toolchain: ToolchainName
+    python: PythonMinor
+    projects: Annotated[tuple[LockedProject, ...], Field(min_length=1)]
+    system: tuple[DebianName, ...] = ()
+    platforms: Annotated[Mapping[PlatformName, Target], Field(min_length=1)]
+    artifacts: Mapping[FileName, Artifact]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        names = [project.name for project in self.projects]
+        if len(set(names)) != len(names):
+            raise ValueError("projects: two have the same name")
+        if self.projects[0].path != ".":
+            raise ValueError("projects: the first must be the project itself, at '.'")
+        for where, file in self._uses():
+            if file not in self.artifacts:
+                raise ValueError(f"{where}: {file!r} is not among the artifacts")
+        kept = {store_name(file) for file in self.artifacts}
+        if len(kept) != len(self.artifacts):
+            raise ValueError("artifacts: two have the same name in the Nix store")
+        return self
+
+    def _uses(self) -> Iterator[tuple[str, str]]:
+        for project in self.projects:
+            for platform, files in project.backend.items():
+                for file in files:
+                    yield f"projects.{project.name}.backend.{platform}", file
+        for platform, target in self.platforms.items():
+            for file in (*target.wheels, *target.system):
+                yield f"platforms.{platform}", file
+
+    def dumps(self) -> str:
+        """Return the text of the lock file: equal locks give equal bytes."""
+        data = self.model_dump(mode="json", exclude_none=True)
+        for project in data["projects"]:
+            if not project["missing"]:
+                del project["missing"]
+        return json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+    def save(self, path: Path) -> bool:
+        """Write the lock to *path* in one step; say whether that changed the file."""
+        text = self.dumps()
+        try:
+            if path.read_text(encoding="utf-8") == text:
+                return False
+        except (OSError, UnicodeDecodeError):
+            pass
+        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            os.umask(mask := os.umask(0o077))
+            Path(temporary).chmod(0o666 & ~mask)
+            Path(temporary).replace(path)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
+        return True
+
+
+def loads(text: str | bytes, *, where: str = LOCK_FILE) -> Lock:
+    """Return the lock in *text*; LockError says what is wrong with it, calling it *where*."""
+    try:
+        return Lock.model_validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"]) or "the file"
+        reason = str(first["msg"]).removeprefix("Value error, ").replace("\n", " ")
+        raise LockError(
+            f"cannot read {where}: {key}: {reason}; run `agentix lock` to write it afresh"
+        ) from error
+
+
+def load(path: Path) -> Lock:
+    """Return the lock in the file *path*; LockError when it is missing or damaged."""
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        raise LockError(f"there is no {path}; run `agentix lock` to write it") from None
+    except OSError as error:
+        raise LockError(f"cannot read {path}: {error.strerror}") from error
+    return loads(text, where=str(path))
