@@ -1,0 +1,32 @@
+# Thin: each target is one command that a person could type.
+.PHONY: help setup demo test check bench pins requirements clean
+
+PYTHON := .venv/bin/python
+
+help: ## show this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1\t\2/p' Makefile | expand -t 14
+
+setup: ## make everything the other targets need (Nix, .venv)
+	@tools/setup.sh
+
+demo: setup ## build hello-world, deploy it, call it in a sandbox
+	@$(PYTHON) examples/demo.py
+
+test: setup check ## all tests, with real Nix, bubblewrap and Docker
+	@tools/setup.sh engines
+	@$(PYTHON) -m pytest
+
+check: setup ## formatting, lint, types, layers
+	@$(PYTHON) tools/check.py
+
+bench: setup ## measure, each number next to its reference
+	@$(PYTHON) tests/benchmarks
+
+pins: setup ## maintainers: pin the Debian toolchains anew
+	@$(PYTHON) tools/pin_toolchains.py
+
+requirements: setup ## maintainers: pin the development environment anew
+	@.venv/bin/uv export --quiet --upgrade --no-emit-workspace --all-packages --group dev --no-header --no-annotate --format requirements.txt --output-file requirements-dev.txt
+
+clean: ## remove what this Makefile made
+	rm -rf .venv .cache dist
