@@ -1,0 +1,21 @@
+"""The only part that runs Nix. Every path that it returns can be opened on this machine."""
+
+from __future__ import annotations
+
+from agentix.nix.build import build, rebuild
+from agentix.nix.paths import fixed_path, store_name
+from agentix.nix.program import Nix, find
+from agentix.nix.store import StorePath, add_fixed, closure, invalid
+
+__all__ = [
+    "Nix",
+    "StorePath",
+    "add_fixed",
+    "build",
+    "closure",
+    "find",
+    "fixed_path",
+    "invalid",
+    "rebuild",
+    "store_name",
+]

@@ -1,0 +1,101 @@
+"""Realise an expression, and build it again to compare."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from agentix.errors import NixError
+from agentix.nix.log import BuildLog
+from agentix.nix.program import Nix, find, run
+from agentix.nix.store import producers
+from agentix.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from pathlib import Path
+
+_LIMIT = 4 * 3600.0  # seconds for a whole build
+_SILENCE = 1800  # seconds that one builder may print nothing
+_NO_SANDBOX = re.compile(
+    r"while setting up the build environment|unable to .*namespace|cannot (set|open) .*namespace"
+    r"|does not support the kernel namespaces",
+)
+
+
+def build(
+    expression: Path,
+    arguments: Mapping[str, str] | None = None,
+    *,
+    out_link: Path | None = None,
+    nix: Nix | None = None,
+    progress: Progress = SILENT,
+) -> Path:
+    """Build the file *expression*, called with strings as *arguments*; return the store path.
+
+    While the link *out_link* exists, a garbage collection leaves the result alone.
+    NixError carries the last lines of the step that failed.
+    """
+    nix = nix or find()
+    words = [str(expression)]
+    for name, value in (arguments or {}).items():
+        words += ["--argstr", name, value]
+    words += ["--out-link", str(out_link)] if out_link is not None else ["--no-out-link"]
+    lines = _realise(nix, "nix-build", words, "build", progress).split()
+    if len(lines) != 1:
+        raise NixError(f"{expression.name} gives {len(lines)} results instead of one")
+    return nix.real(lines[0])
+
+
+def rebuild(path: Path, *, nix: Nix | None = None, progress: Progress = SILENT) -> int:
+    """Build everything that led to *path* a second time; NixError when any byte differs.
+
+    Returns how many steps were compared.
+    """
+    nix = nix or find()
+    steps = producers(nix, path)
+    _realise(nix, "nix-store", ["--realise", *steps], "complete", progress)
+    _realise(nix, "nix-store", ["--realise", "--check", *steps], "check", progress)
+    return len(steps)
+
+
+def _realise(nix: Nix, program: str, words: Sequence[str], title: str, progress: Progress) -> str:
+    with progress.step(title) as step:
+        log = BuildLog(on_built=step.advance)
+        try:
+            output = _run(nix, program, words, log)
+        except NixError as error:
+            if error.returncode is None:
+                raise
+            if nix.daemon or not nix.sandbox or not _NO_SANDBOX.search(log.failure().error):
+                raise _explain(program, error, log) from error
+            log = BuildLog(on_built=step.advance)
+            output = _run(replace(nix, sandbox=False), program, words, log)
+        step.outcome("1 step" if log.built == 1 else f"{log.built} steps")
+        return output
+
+
+def _run(nix: Nix, program: str, words: Sequence[str], log: BuildLog) -> str:
+    command = [
+        *("--log-format", "internal-json"),
+        *("--max-jobs", "auto"),
+        *("--max-silent-time", str(_SILENCE)),
+        *words,
+    ]
+    return run(nix, program, command, timeout=_LIMIT, on_line=log.feed)
+
+
+def _explain(program: str, error: NixError, log: BuildLog) -> NixError:
+    failure = log.failure()
+    if failure.step is None:
+        first = " ".join(failure.error.split()).removeprefix("error: ")
+        message = f"{program} failed with exit status {error.returncode}: {first}"
+        return NixError(message, returncode=error.returncode, log="\n".join(failure.lines))
+    how = "failed" if failure.status is None else f"failed with exit status {failure.status}"
+    last = failure.lines[-1] if failure.lines else "it printed nothing"
+    return NixError(
+        f"building {failure.step} {how}: {last}",
+        returncode=error.returncode,
+        log="\n".join(failure.lines),
+    )
