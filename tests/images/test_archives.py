@@ -5,12 +5,15 @@ from __future__ import annotations
 import hashlib
 import json
 import tarfile
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
 from images import ImageConfig, TaskImage
 from images.archives import write_docker_archive, write_oci_layout, write_rootfs_tar
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 @pytest.fixture
