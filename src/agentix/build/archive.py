@@ -1,0 +1,272 @@
+"""The Debian archive: where it is, why its index can be trusted, and a fast copy of that index.
+
+The mirror's address comes from the machine (apt's configuration, or ``AGENTIX_DEBIAN_MIRROR``), the
+trust from Debian's archive keyring: it verifies the Release file, which holds the sha256 of each
+index, which holds the sha256 of each package. Verified indices are kept in the user's cache.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import itertools
+import lzma
+import os
+import re
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import aiohttp
+import platformdirs
+
+from agentix.build import signature
+from agentix.build.debian import Package, compare_versions
+from agentix.errors import LockError
+from agentix.progress import SILENT, Progress
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator, Sequence
+
+MIRROR_VARIABLE = "AGENTIX_DEBIAN_MIRROR"
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+_TIMEOUT = aiohttp.ClientTimeout(total=600, sock_connect=20, sock_read=60)
+_INDEX_FORMAT = 1
+
+
+async def find_mirror() -> str:
+    """Return the address of the Debian archive that this machine uses, without a final slash.
+
+    Raises LockError when neither ``AGENTIX_DEBIAN_MIRROR`` nor apt's configuration names one.
+    """
+    if configured := os.environ.get(MIRROR_VARIABLE):
+        return configured.rstrip("/")
+    with contextlib.suppress(FileNotFoundError):
+        process = await asyncio.create_subprocess_exec(
+            "apt-get",
+            *("indextargets", "--format", "$(LABEL)|$(RELEASE)|$(REPO_URI)"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        output, _ = await process.communicate()
+        if mirror := _main_mirror(output.decode(errors="replace")):
+            return mirror
+    raise LockError(
+        "no Debian archive is configured on this machine; "
+        f"set {MIRROR_VARIABLE} to the address of a mirror"
+    )
+
+
+def _main_mirror(targets: str) -> str | None:
+    """Choose the main archive among apt's index targets, not the security one."""
+    unlabelled = None
+    for line in targets.splitlines():
+        label, release, address = line.split("|", 2)
+        if not address.startswith(("http://", "https://")):
+            continue
+        if label == "Debian":
+            return address.rstrip("/")
+        if not label and re.fullmatch(r"bookworm|trixie|forky|sid|(old)*stable|testing", release):
+            unlabelled = unlabelled or address.rstrip("/")  # apt has not been updated yet
+    return unlabelled
+
+
+class SuiteIndex:
+    """The index of one suite and architecture, on disk: opened in no time, asked by name."""
+
+    def __init__(self, file: Path) -> None:
+        self._connection = sqlite3.connect(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)
+
+    def __enter__(self) -> SuiteIndex:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def package(self, name: str) -> Package | None:
+        """Return the newest package called *name*."""
+        row = self._connection.execute("SELECT * FROM package WHERE name = ?", (name,)).fetchone()
+        return Package(*row) if row else None
+
+    def providers(self, name: str) -> Sequence[Package]:
+        """Return the packages that provide the virtual package *name*, in alphabetical order."""
+        rows = self._connection.execute(
+            "SELECT package.* FROM package JOIN provides ON package.name = provides.provider"
+            " WHERE provides.name = ? ORDER BY package.name",
+            (name,),
+        )
+        return [Package(*row) for row in rows]
+
+    def names(self) -> Collection[str]:
+        """Return every package's name."""
+        return [name for (name,) in self._connection.execute("SELECT name FROM package")]
+
+
+class Archive:
+    """A Debian mirror, its signature checked with *keyring*, its indices kept below *cache*."""
+
+    def __init__(self, mirror: str, cache: Path | None = None, keyring: Path = KEYRING) -> None:
+        self.mirror = mirror
+        self._cache = (cache or _cache_root()) / "debian"
+        self._keyring = keyring
+
+    async def indices(
+        self, suite: str, architectures: Sequence[str], progress: Progress = SILENT
+    ) -> list[SuiteIndex]:
+        """Return the verified index of *suite*'s main component for each architecture.
+
+        Raises LockError when the mirror cannot be reached and nothing verified is in the cache, or
+        when something is not what Debian signed.
+        """
+        self._cache.mkdir(parents=True, exist_ok=True)
+        with progress.step(f"Debian's {suite} index") as step:
+            async with aiohttp.ClientSession(trust_env=True, timeout=_TIMEOUT) as session:
+                release = await self._release(session, suite)
+                sums = _checksums(release)
+                try:
+                    async with asyncio.TaskGroup() as group:
+                        tasks = [
+                            group.create_task(self._index(session, suite, architecture, sums))
+                            for architecture in architectures
+                        ]
+                except* LockError as errors:
+                    raise errors.exceptions[0] from None
+            files = [task.result() for task in tasks]
+            step.outcome("fetched" if any(fresh for _, fresh in files) else "cached")
+        return [SuiteIndex(file) for file, _ in files]
+
+    async def download(self, session: aiohttp.ClientSession, path: str) -> bytes:
+        """Return the file at *path* below the archive's root; LockError when it cannot be had."""
+        address = f"{self.mirror}/{path}"
+        try:
+            async with session.get(address) as response:
+                if response.status != 200:
+                    raise LockError(
+                        f"cannot fetch {address}: the mirror answers {response.status}; "
+                        f"check the mirror, or set {MIRROR_VARIABLE} to another"
+                    )
+                return await response.read()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            raise LockError(
+                f"cannot fetch {address}: {str(error) or type(error).__name__}; "
+                f"check the network, or set {MIRROR_VARIABLE} to another mirror"
+            ) from error
+
+    async def _release(self, session: aiohttp.ClientSession, suite: str) -> str:
+        """Return the signed Release text: the mirror's, or the last one seen when it is away."""
+        kept = self._cache / f"{suite}-InRelease"
+        try:
+            signed = await self.download(session, f"dists/{suite}/InRelease")
+        except LockError:
+            if not kept.exists():
+                raise
+            return await self._verified(kept.read_bytes(), suite)
+        release = await self._verified(signed, suite)
+        if not kept.exists() or kept.read_bytes() != signed:
+            _write_whole(kept, signed)
+        return release
+
+    async def _verified(self, signed: bytes, suite: str) -> str:
+        """Return what Debian signed in *signed*; LockError unless it is a Release of *suite*."""
+        release = await signature.verify(signed, self._keyring, f"{self.mirror}/dists/{suite}")
+        if f"\nCodename: {suite}\n" not in release:
+            raise LockError(f"{self.mirror}/dists/{suite} holds another suite; check the mirror")
+        return release
+
+    async def _index(
+        self, session: aiohttp.ClientSession, suite: str, architecture: str, sums: dict[str, str]
+    ) -> tuple[Path, bool]:
+        name = f"main/binary-{architecture}/Packages.xz"
+        if name not in sums:
+            raise LockError(f"{self.mirror} has no {architecture} packages for {suite}")
+        expected = sums[name]
+        prefix = f"{suite}-{architecture}-"
+        file = self._cache / f"{prefix}{_INDEX_FORMAT}-{expected}.sqlite"
+        if file.exists():
+            return file, False
+        data = await self.download(
+            session, f"dists/{suite}/main/binary-{architecture}/by-hash/SHA256/{expected}"
+        )
+        if hashlib.sha256(data).hexdigest() != expected:
+            raise LockError(
+                f"{self.mirror}'s {suite} index for {architecture} is not what Debian signed; "
+                "try again, or another mirror"
+            )
+        await asyncio.to_thread(_convert, data, file)
+        for old in self._cache.glob(f"{prefix}*.sqlite"):
+            if old != file:
+                old.unlink(missing_ok=True)
+        return file, True
+
+
+def _cache_root() -> Path:
+    configured = os.environ.get("AGENTIX_CACHE_DIR")
+    return Path(configured) if configured else platformdirs.user_cache_path("agentix")
+
+
+def _write_whole(file: Path, data: bytes) -> None:
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        temporary = Path(folder, file.name)
+        temporary.write_bytes(data)
+        temporary.replace(file)
+
+
+def _checksums(release: str) -> dict[str, str]:
+    """Return the sha256 of each file that a Release file lists."""
+    _, _, section = release.partition("\nSHA256:\n")
+    listed = itertools.takewhile(lambda line: line.startswith(" "), section.splitlines())
+    return {name: checksum for checksum, _, name in map(str.split, listed)}
+
+
+def _convert(compressed: bytes, file: Path) -> None:
+    """Write the index in *compressed* to the database *file*, which appears complete or not."""
+    newest: dict[str, Package] = {}
+    for package in _stanzas(lzma.decompress(compressed).decode("utf-8")):
+        known = newest.get(package.name)
+        if known is None or compare_versions(package.version, known.version) > 0:
+            newest[package.name] = package
+    provides = [
+        (clause.split(None, 1)[0].split(":")[0], package.name)
+        for package in newest.values()
+        for clause in package.provides.split(",")
+        if clause.strip()
+    ]
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        temporary = Path(folder, file.name)
+        with contextlib.closing(sqlite3.connect(temporary)) as database, database:
+            database.executescript(
+                "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
+                "CREATE TABLE package (name TEXT PRIMARY KEY, version TEXT, depends TEXT,"
+                " provides TEXT, pool TEXT, sha256 TEXT, size INTEGER) WITHOUT ROWID;"
+                "CREATE TABLE provides (name TEXT, provider TEXT);"
+                "CREATE INDEX by_name ON provides (name);"
+            )
+            rows = (
+                (p.name, p.version, p.depends, p.provides, p.pool, p.sha256, p.size)
+                for p in newest.values()
+            )
+            database.executemany("INSERT INTO package VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            database.executemany("INSERT INTO provides VALUES (?, ?)", provides)
+        temporary.replace(file)
+
+
+def _stanzas(text: str) -> Iterator[Package]:
+    field = re.compile(
+        r"^(Package|Version|Depends|Pre-Depends|Provides|Filename|SHA256|Size): (.*)$", re.M
+    )
+    for stanza in text.split("\n\n"):
+        fields = dict(field.findall(stanza))
+        if fields:
+            depends = (fields.get("Pre-Depends", ""), fields.get("Depends", ""))
+            yield Package(
+                name=fields["Package"],
+                version=fields["Version"],
+                depends=", ".join(filter(None, depends)),
+                provides=fields.get("Provides", ""),
+                pool=fields["Filename"],
+                sha256=fields["SHA256"],
+                size=int(fields["Size"]),
+            )

@@ -1,0 +1,128 @@
+"""The pinned toolchains: which Debian packages make the interpreter that bundles carry.
+
+The pins are data next to the Nix expressions (``nix/toolchains/*.json``), written by
+``tools/pin_toolchains.py`` and read by Nix, by ``agentix lock`` and by ``agentix fetch``.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+import agentix
+from agentix.build.lock import (
+    DebianName,
+    FileName,
+    PlatformName,
+    PoolPath,
+    PythonMinor,
+    RelativePath,
+    Sha256,
+    ToolchainName,
+    Version,
+)
+from agentix.errors import LockError
+
+
+class _Model(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+_T = TypeVar("_T", bound=_Model)
+
+
+class Pin(_Model):
+    """One file that every bundle's build needs. Debian packages have a ``pool``, wheels do not."""
+
+    file: FileName
+    package: Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z+._-]*$")]
+    version: Version
+    sha256: Sha256
+    size: Annotated[int, Field(ge=0)]
+    pool: PoolPath | None = None
+
+
+class Toolchain(_Model):
+    """A complete CPython and its C libraries, as Debian packages of one suite."""
+
+    format: Literal[1] = 1
+    name: ToolchainName
+    suite: DebianName
+    python: PythonMinor
+    glibc: Annotated[str, Field(pattern=r"^2\.[0-9]+$")]
+    packages: Mapping[PlatformName, tuple[Pin, ...]]
+
+    def names(self, platform: PlatformName) -> frozenset[str]:
+        """Return the names of the Debian packages that the toolchain holds on *platform*."""
+        return frozenset(pin.package for pin in self.packages[platform])
+
+    def python_version(self, platform: PlatformName) -> str:
+        """Return the interpreter's full version on *platform*, such as ``3.11.2``."""
+        for pin in self.packages[platform]:
+            if pin.package == f"python{self.python}-minimal":
+                found = re.match(r"[0-9.]+", pin.version)
+                if found:
+                    return found[0].rstrip(".")
+        raise LockError(f"toolchain {self.name} has no interpreter for {platform}")
+
+
+class Seed(_Model):
+    """A static program that derivations start from: where it comes from and the NAR hash it has.
+
+    In the store it is a folder called ``store`` that holds ``bin/<program>``.
+    """
+
+    store: FileName
+    sha256: Sha256
+    member: RelativePath
+    artifact: Pin
+
+
+class Seeds(_Model):
+    """The static programs for each platform, and the wheels that the builders use."""
+
+    format: Literal[1] = 1
+    programs: Mapping[PlatformName, Mapping[str, Seed]]
+    wheels: tuple[Pin, ...]
+
+
+def toolchains_folder() -> Path:
+    """Return the folder of the pins: in the installed package, or in the checkout around it."""
+    package = Path(agentix.__file__).parent
+    installed = package / "_nix" / "toolchains"
+    return installed if installed.is_dir() else package.parents[1] / "nix" / "toolchains"
+
+
+@functools.cache
+def toolchains() -> Mapping[str, Toolchain]:
+    """Return every pinned toolchain by name, oldest Python first."""
+    files = toolchains_folder().glob("*.json")
+    found = [_read(file, Toolchain) for file in files if file.name != "seeds.json"]
+    if not found:
+        raise LockError(f"no toolchain is pinned in {toolchains_folder()}; reinstall agentix")
+    return {
+        toolchain.name: toolchain
+        for toolchain in sorted(found, key=lambda t: int(t.python.partition(".")[2]))
+    }
+
+
+@functools.cache
+def seeds() -> Seeds:
+    """Return the static programs and the builders' wheels."""
+    return _read(toolchains_folder() / "seeds.json", Seeds)
+
+
+def _read(file: Path, model: type[_T]) -> _T:
+    try:
+        return model.model_validate_json(file.read_bytes())
+    except FileNotFoundError:
+        raise LockError(f"the pins {file} are missing; reinstall agentix") from None
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        key = ".".join(str(part) for part in first["loc"])
+        raise LockError(f"cannot read the pins {file}: {key}: {first['msg']}") from error

