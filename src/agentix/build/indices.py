@@ -1,0 +1,98 @@
+"""What uv's user has configured about package indices, as far as uv does not do it for us.
+
+uv resolves with its own settings. Two things it leaves to whoever downloads: it writes no
+credentials into what it prints, and pins of a package to an index apply to projects only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tomllib
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+from urllib.parse import SplitResult, unquote, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_VARIABLES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
+
+
+@dataclass(frozen=True)
+class Indices:
+    """The index settings that apply to the project in the folder *project*."""
+
+    project: Path
+
+    def pinned(self, package: str) -> str | None:
+        """Return the ``name=address`` of the index that *package* is pinned to, if it is."""
+        for settings in self._settings:
+            sources = settings.get("sources", {})
+            for name, source in sources.items():
+                if _normal(name) != _normal(package):
+                    continue
+                for choice in source if isinstance(source, list) else [source]:
+                    index = choice.get("index")
+                    if index in self._named:
+                        return f"{index}={self._named[index]}"
+        return None
+
+    def credentials(self, address: str) -> tuple[str, str] | None:
+        """Return the user and password that are configured for the server of *address*."""
+        server = _server(urlsplit(address))
+        for name, index in self._all():
+            parts = urlsplit(index)
+            if _server(parts) != server:
+                continue
+            if parts.username:
+                return unquote(parts.username), unquote(parts.password or "")
+            variable = f"UV_INDEX_{re.sub(r'[^A-Z0-9]', '_', name.upper())}_"
+            user = os.environ.get(f"{variable}USERNAME")
+            password = os.environ.get(f"{variable}PASSWORD")
+            if name and (user or password):
+                return user or "", password or ""
+        return None
+
+    def _all(self) -> Iterator[tuple[str, str]]:
+        for variable in _VARIABLES:
+            for word in os.environ.get(variable, "").split():
+                name, separator, address = word.partition("=")
+                named = bool(separator) and re.fullmatch(r"[A-Za-z0-9._-]+", name)
+                yield (name, address) if named else ("", word)
+        yield from self._named.items()
+
+    @cached_property
+    def _named(self) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for settings in self._settings:
+            for index in settings.get("index", ()):
+                if isinstance(index, dict) and "url" in index:
+                    found.setdefault(str(index.get("name", index["url"])), str(index["url"]))
+        return found
+
+    @cached_property
+    def _settings(self) -> list[dict[str, Any]]:
+        """The uv tables of the project and of the workspace around it, in that order."""
+        found = []
+        for folder in (self.project, *self.project.parents):
+            try:
+                data = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                continue
+            settings = data.get("tool", {}).get("uv", {})
+            if folder == self.project or "workspace" in settings:
+                found.append(settings)
+            if "workspace" in settings:
+                break
+        return found
+
+
+def _server(parts: SplitResult) -> tuple[str, str | None, int | None]:
+    return parts.scheme, parts.hostname, parts.port
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
