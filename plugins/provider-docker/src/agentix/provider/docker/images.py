@@ -1,0 +1,60 @@
+"""Which image a sandbox gets, and whether the bundle and the engine can live with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from agentix.errors import ImageError, ProviderError
+
+if TYPE_CHECKING:
+    from agentix.provider.docker.engine import Image
+
+
+def require_platforms(
+    bundle: str, built_for: str, *, image: str, found: Image, engine: str
+) -> None:
+    """Check that the *bundle*, the *image* and the *engine* are for one platform.
+
+    Raises ProviderError or ImageError that names the two that differ.
+    """
+    if engine != built_for:
+        raise ProviderError(
+            f"bundle {bundle} is for {built_for}, but the Docker engine runs {engine};"
+            f" build it with --platform {engine}"
+        )
+    if found.platform and found.platform != built_for:
+        raise ImageError(
+            f"image {image!r} is made for {found.platform}, but bundle {bundle} is for {built_for};"
+            f" pull the image for {built_for}"
+        )
+
+
+def require_own_userland(image: str, found: Image) -> None:
+    """Refuse an image whose programs live in /nix, where the bundle goes.
+
+    Raises ImageError.
+    """
+    path = next((each for each in found.environment if each.startswith("PATH=")), "PATH=")
+    words = [*path.removeprefix("PATH=").split(":"), *found.command]
+    if inside := next((word for word in words if _in_nix(word)), None):
+        raise ImageError(
+            f"image {image!r} was built by Nix: its own programs live in /nix ({inside}), where the"
+            " bundle is mounted, and merging the two is not supported in this version"
+        )
+
+
+def _in_nix(word: str) -> bool:
+    return word.startswith(("/nix/", "/root/.nix-profile", "/run/current-system/"))
+
+
+def cannot_be_pulled(reference: str) -> ImageError | None:
+    """Return the error for a *reference* that no registry could know; None when one could."""
+    why = None
+    if reference.startswith(("/", ".", "~")):
+        # The name of a file, which other providers take.
+        why = (
+            f"docker takes images by name; docker load --input {reference} first, and use its name"
+        )
+    elif reference.startswith("sha256:"):
+        why = "an id cannot be pulled; use a name"
+    return ImageError(f"image {reference!r} is not on this machine: {why}") if why else None

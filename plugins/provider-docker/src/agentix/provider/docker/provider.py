@@ -1,0 +1,242 @@
+"""The provider: a sandbox is a container, made whole or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import re
+import threading
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from agentix.bundle import BundleCache
+from agentix.errors import ImageError, ProviderError, SandboxNotFound
+from agentix.progress import SILENT
+from agentix.provider.base import Sandbox, SandboxId, SandboxInfo, SandboxProvider
+from agentix.provider.deploy import deploy_locally
+from agentix.provider.docker import container, images
+from agentix.provider.docker.config import DockerProviderConfig
+from agentix.provider.docker.engine import Engine, address
+from agentix.provider.output import OutputTail
+from agentix.provider.readiness import until_ready
+from agentix.provider.runtime_folder import RuntimeFolder
+from agentix.provider.teardown import carry_out
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Callable
+    from pathlib import Path
+
+    from agentix.bundle import CachedBundle
+    from agentix.progress import Progress
+    from agentix.provider.base import DeployedBundle, SandboxConfig
+    from agentix.provider.docker.engine import Image
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_PREFIX = "docker"
+_ID = re.compile(rf"{_PREFIX}-[0-9a-f]+")
+_UNDO_BOUND = 120.0
+_LOOK_EVERY = 0.2
+_READ_EVERY = 5  # looks; what a container prints is read less often than whether it lives
+
+
+class DockerProvider(SandboxProvider):
+    """Sandboxes as containers of the Docker engine on this machine."""
+
+    def __init__(
+        self, config: DockerProviderConfig | None = None, *, progress: Progress = SILENT
+    ) -> None:
+        self._choices = config or DockerProviderConfig()
+        self._progress = progress
+
+    async def create(self, config: SandboxConfig) -> Sandbox:
+        """Start a container from the image and return it once its runtime answers."""
+        self._require_docker()
+        where = address()
+        bundle = await asyncio.to_thread(BundleCache().open, config.bundle, progress=self._progress)
+        if config.platform is not None:
+            bundle.check_platform(config.platform)
+        async with _connected(where) as engine:
+            image = await self._image(engine, where, config, bundle)
+            folder = RuntimeFolder.create(_PREFIX)
+            try:
+                folder.record({"provider": "docker", "engine": where})
+                return await self._start(engine, config, image, bundle, folder)
+            except BaseException as first:
+                undoing = self._undo(engine, folder)
+                what = f"removing what was made of sandbox {folder.sandbox_id}"
+                try:
+                    await carry_out(undoing, what=what, within=_UNDO_BOUND)
+                except Exception as second:
+                    first.add_note(f"then {second}")
+                raise
+
+    async def delete(self, sandbox_id: SandboxId) -> None:
+        """Stop the container, remove it with its volumes, and remove its folder."""
+        if not _ID.fullmatch(sandbox_id):
+            return
+        folder, where = None, None
+        with contextlib.suppress(SandboxNotFound):  # then a container may be left all the same
+            folder, facts = RuntimeFolder.find(sandbox_id)
+            where = str(facts["engine"])
+        name = container.name(sandbox_id)
+        async with _connected(where or address()) as engine:
+            await off_loop(engine.stop, name, grace=self._choices.stop_timeout)
+            await off_loop(engine.remove, name)
+        if folder is not None:
+            folder.remove()
+
+    async def get(self, sandbox_id: SandboxId) -> Sandbox:
+        """Return a new handle of a container that runs, also from another process."""
+        folder, facts = RuntimeFolder.find(sandbox_id)
+        if facts.get("provider") != "docker":
+            raise SandboxNotFound(f"sandbox {sandbox_id} is not a Docker container")
+        async with _connected(facts["engine"]) as engine:
+            state = await off_loop(engine.state, container.name(sandbox_id))
+        if state is None or not state.running:
+            raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it, or create another")
+        return _handle(folder)
+
+    async def deploy_bundle(
+        self, path: Path, *, name: str | None = None, platform: str | None = None
+    ) -> DeployedBundle:
+        """Deploy to this machine's cache, which the engine mounts from."""
+        return await deploy_locally(path, name=name, platform=platform, progress=self._progress)
+
+    def _require_docker(self) -> None:
+        if self._choices.container_engine != "docker":
+            raise ProviderError(
+                f"container engine {self._choices.container_engine!r} is not supported in this"
+                " version; use 'docker', or the bubblewrap provider, which needs no engine"
+            )
+
+    async def _image(
+        self, engine: Engine, where: str, config: SandboxConfig, bundle: CachedBundle
+    ) -> Image:
+        """Return the image, pulled if need be, that goes with the bundle and the engine."""
+        platform = bundle.manifest.platform
+        found = await off_loop(engine.image, config.image)
+        if found is None:
+            await self._pull(where, config.image, platform)
+            found = await off_loop(engine.image, config.image)
+            if found is None:
+                raise ImageError(f"image {config.image!r} was pulled and is gone again")
+        images.require_platforms(
+            bundle.manifest.title,
+            platform,
+            image=config.image,
+            found=found,
+            engine=await off_loop(engine.platform),
+        )
+        images.require_own_userland(config.image, found)
+        return found
+
+    async def _pull(self, where: str, reference: str, platform: str) -> None:
+        if error := images.cannot_be_pulled(reference):
+            raise error
+        if self._choices.pull == "never":
+            raise ImageError(
+                f"image {reference!r} is not on this machine, and pulling is switched off"
+                f" (pull='never'); docker pull {reference} gets it"
+            )
+        stop = threading.Event()
+        with self._progress.step(f"pull {reference}", unit="bytes") as step:
+
+            def advance(amount: int) -> None:
+                if not stop.is_set():
+                    step.advance(amount)
+
+            def pull() -> None:
+                # A connection of its own: when cancelled, nobody waits for this to notice.
+                with Engine(where) as engine:
+                    engine.pull(reference, platform, stop, advance)
+
+            try:
+                await asyncio.to_thread(pull)
+            finally:
+                stop.set()
+
+    async def _start(
+        self,
+        engine: Engine,
+        config: SandboxConfig,
+        image: Image,
+        bundle: CachedBundle,
+        folder: RuntimeFolder,
+    ) -> Sandbox:
+        name = container.name(folder.sandbox_id)
+        settings = container.settings(config, image.id, folder)
+        host = container.host_settings(self._choices, config.resource, bundle.nix, folder)
+        await off_loop(engine.create, name, settings, host)
+        await off_loop(engine.start, name)
+        watch = _Watch(engine, name)
+        within = self._choices.start_timeout
+        await until_ready(folder, death=watch.death, quote=watch.quote, within=within)
+        return _handle(folder)
+
+    async def _undo(self, engine: Engine, folder: RuntimeFolder) -> None:
+        try:
+            await off_loop(engine.remove, container.name(folder.sandbox_id))
+        finally:
+            folder.remove()
+
+
+def _handle(folder: RuntimeFolder) -> Sandbox:
+    return Sandbox(SandboxInfo(folder.sandbox_id, folder.url, "running"), token=folder.token)
+
+
+class _Watch:
+    """Looks after a container that is starting: how it ended, and what it printed."""
+
+    def __init__(self, engine: Engine, name: str) -> None:
+        self._engine = engine
+        self._name = name
+        self._output = OutputTail()
+
+    def quote(self) -> str:
+        """Return the end of the output, as of the last look, on one line."""
+        return self._output.quote()
+
+    async def death(self) -> str:
+        """Return how the container ended, once it has."""
+        for looks in itertools.count(1):
+            await asyncio.sleep(_LOOK_EVERY)
+            state = await off_loop(self._engine.state, self._name)
+            if state is None:
+                break
+            if not state.running or looks % _READ_EVERY == 0:
+                output = await off_loop(self._engine.output, self._name)
+                self._output = OutputTail()
+                self._output.feed(output)
+            if not state.running:
+                return state.end
+        return "its container was removed"
+
+
+@contextlib.asynccontextmanager
+async def _connected(where: str) -> AsyncIterator[Engine]:
+    engine = Engine(where)
+    try:
+        await off_loop(engine.connect)
+        yield engine
+    finally:
+        engine.close()
+
+
+async def off_loop(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run blocking *work* in a thread and return its value.
+
+    A cancelled caller still waits for it to end, since what a thread is about to make can only
+    be removed once it is made; *work* is bounded by itself.
+    """
+    task = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled is not None:
+        raise cancelled from (None if task.cancelled() else task.exception())
+    return task.result()

@@ -1,0 +1,229 @@
+"""When a container cannot become a sandbox: one clear line, soon, and nothing left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import docker
+import pytest
+from images import ImageConfig, image
+from images.bundles import bundle_that_runs
+from images.engine import Leftovers, loaded
+
+from agentix.errors import BundleError, ImageError, ProviderError
+from agentix.provider.base import SandboxConfig
+from agentix.provider.docker import DockerProvider, DockerProviderConfig
+from agentix.provider.docker.problems import why_no_connection
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[docker.DockerClient]:
+    client = docker.from_env()
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def busybox(client: docker.DockerClient) -> Iterator[str]:
+    with loaded(client, image("busybox")) as tag:
+        yield tag
+
+
+@pytest.fixture
+def leftovers(
+    client: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Leftovers]:
+    """Whatever a test does, its sandboxes leave nothing in the engine or in their folder."""
+    runtime = Path(f"/tmp/agentix-test-{time.monotonic_ns()}")
+    runtime.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    found = Leftovers(client, runtime / "agentix")
+    yield found
+    found.check()
+    found.remove()
+
+
+def provider(**choices: object) -> DockerProvider:
+    return DockerProviderConfig.model_validate(choices).to_provider()
+
+
+def test_a_runtime_that_dies_is_reported_at_once_with_its_last_words(
+    leftovers: Leftovers, busybox: str, tmp_path: Path
+) -> None:
+    bundle = bundle_that_runs("echo first; echo 'it is the flux' >&2; exit 3", tmp_path)
+    begun = time.monotonic()
+    with pytest.raises(ProviderError) as caught:
+        asyncio.run(provider().create(SandboxConfig(image=busybox, bundle=str(bundle))))
+    assert time.monotonic() - begun < 10
+    assert "exit code 3" in str(caught.value)
+    assert "it is the flux" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_runtime_that_never_answers_is_given_up(
+    leftovers: Leftovers, busybox: str, tmp_path: Path
+) -> None:
+    bundle = bundle_that_runs("trap '' TERM; echo waiting for ever; sleep 1000", tmp_path)
+    choices = provider(start_timeout=2)
+    begun = time.monotonic()
+    with pytest.raises(ProviderError, match=r"within 2 s.*waiting for ever"):
+        asyncio.run(choices.create(SandboxConfig(image=busybox, bundle=str(bundle))))
+    assert time.monotonic() - begun < 15
+
+
+@pytest.mark.slow
+def test_a_cancelled_create_leaves_nothing_whatever_the_moment(
+    leftovers: Leftovers, busybox: str, tmp_path: Path
+) -> None:
+    bundle = bundle_that_runs("sleep 1000", tmp_path)
+    config = SandboxConfig(image=busybox, bundle=str(bundle))
+
+    async def cancel_after(delay: float) -> None:
+        task = asyncio.create_task(provider().create(config))
+        await asyncio.sleep(delay)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert leftovers.containers() == []
+
+    async def rounds() -> None:
+        for number in range(20):
+            await cancel_after(number * 0.04)
+
+    asyncio.run(rounds())
+
+
+def test_a_create_that_is_cancelled_again_while_it_cleans_up_still_cleans_up(
+    leftovers: Leftovers, busybox: str, tmp_path: Path
+) -> None:
+    bundle = bundle_that_runs("sleep 1000", tmp_path)
+
+    async def insist() -> None:
+        config = SandboxConfig(image=busybox, bundle=str(bundle))
+        task = asyncio.create_task(provider().create(config))
+        await leftovers.appear()
+        while not task.done():
+            task.cancel()
+            await asyncio.sleep(0.01)
+        assert task.cancelled()
+
+    asyncio.run(insist())
+
+
+def test_an_image_that_nobody_has_fails_fast(leftovers: Leftovers, tmp_path: Path) -> None:
+    bundle = str(bundle_that_runs("exit 1", tmp_path))
+    name = "127.0.0.1:9/agentix-test/never:1"
+    for choices, reason in (
+        ({}, "cannot be pulled"),
+        ({"pull": "never"}, "pulling is switched off"),
+    ):
+        begun = time.monotonic()
+        with pytest.raises(
+            ImageError, match=f"'{re.escape(name)}' is not on this machine.*{reason}"
+        ):
+            asyncio.run(provider(**choices).create(SandboxConfig(image=name, bundle=bundle)))
+        assert time.monotonic() - begun < 5
+
+
+def test_what_is_no_image_name_is_said_to_be_none(leftovers: Leftovers, tmp_path: Path) -> None:
+    bundle = str(bundle_that_runs("exit 1", tmp_path))
+    archive = tmp_path / "task.tar"
+    archive.touch()
+    with pytest.raises(ImageError, match="'No Such Name' is not the name of an image"):
+        asyncio.run(provider().create(SandboxConfig(image="No Such Name", bundle=bundle)))
+    with pytest.raises(ImageError, match="an id cannot be pulled"):
+        asyncio.run(provider().create(SandboxConfig(image="sha256:" + "0" * 64, bundle=bundle)))
+    with pytest.raises(ImageError, match=r"docker load --input .*task\.tar"):
+        asyncio.run(provider().create(SandboxConfig(image=str(archive), bundle=bundle)))
+
+
+def test_no_engine_is_one_line_that_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = SandboxConfig(image="any", bundle=str(bundle_that_runs("exit 1", tmp_path)))
+    stale = tmp_path / "stale.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(stale))
+    for host, reason in (
+        ("unix:///nonexistent/docker.sock", "no Docker engine at unix:///nonexistent/docker.sock"),
+        (f"unix://{stale}", "is down .*Connection refused.*; start Docker"),
+        ("tcp://192.0.2.1:2375", "remote engines are not supported in this version"),
+        ("ssh://somewhere", "remote engines are not supported in this version"),
+    ):
+        monkeypatch.setenv("DOCKER_HOST", host)
+        with pytest.raises(ProviderError, match=reason) as caught:
+            asyncio.run(DockerProvider().create(config))
+        assert "\n" not in str(caught.value)
+
+
+def test_an_engine_that_may_not_be_used_names_the_socket_and_the_remedy() -> None:
+    message = why_no_connection("unix:///run/x.sock", "/run/x.sock", PermissionError(13, "denied"))
+    assert "no permission" in message
+    assert "/run/x.sock" in message
+    assert "group docker" in message
+
+
+def test_podman_is_refused_rather_than_half_supported(tmp_path: Path) -> None:
+    config = SandboxConfig(image="any", bundle=str(tmp_path))
+    choices = DockerProviderConfig(container_engine="podman")
+    with pytest.raises(ProviderError, match="'podman' is not supported in this version"):
+        asyncio.run(choices.to_provider().create(config))
+
+
+def test_platforms_that_differ_are_named_both(
+    leftovers: Leftovers, client: docker.DockerClient, busybox: str, tmp_path: Path
+) -> None:
+    ours = image("busybox").architecture
+    other = "arm64" if ours == "amd64" else "amd64"
+    native = str(bundle_that_runs("exit 1", tmp_path))
+    foreign = str(bundle_that_runs("exit 1", tmp_path, platform=f"linux/{other}"))
+    both = rf"(?s)linux/({ours}.*linux/{other}|{other}.*linux/{ours})"
+    with loaded(client, replace(image("busybox"), architecture=other)) as foreign_image:
+        begun = time.monotonic()
+        with pytest.raises(ImageError, match=both):
+            asyncio.run(provider().create(SandboxConfig(image=foreign_image, bundle=native)))
+        with pytest.raises(ProviderError, match=both):
+            asyncio.run(provider().create(SandboxConfig(image=busybox, bundle=foreign)))
+        config = SandboxConfig(image=busybox, bundle=native, platform=f"linux/{other}")
+        with pytest.raises(BundleError, match=both):
+            asyncio.run(provider().create(config))
+        assert time.monotonic() - begun < 5
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        ImageConfig(env=(("PATH", "/root/.nix-profile/bin:/nix/var/nix/profiles/default/bin"),)),
+        ImageConfig(command=("/nix/store/00000000000000000000000000000000-bash/bin/bash",)),
+    ],
+)
+def test_an_image_whose_programs_live_in_nix_is_refused_with_the_reason(
+    leftovers: Leftovers, client: docker.DockerClient, tmp_path: Path, config: ImageConfig
+) -> None:
+    bundle = str(bundle_that_runs("exit 1", tmp_path))
+    with (
+        loaded(client, replace(image("busybox"), config=config)) as tag,
+        pytest.raises(ImageError, match=r"its own programs live in /nix \(/"),
+    ):
+        asyncio.run(provider().create(SandboxConfig(image=tag, bundle=bundle)))
+
+
+def test_a_network_that_does_not_exist_is_named(
+    leftovers: Leftovers, busybox: str, tmp_path: Path
+) -> None:
+    bundle = str(bundle_that_runs("exit 1", tmp_path))
+    with pytest.raises(ProviderError, match="network no-such-network not found"):
+        asyncio.run(
+            provider(network="no-such-network").create(SandboxConfig(image=busybox, bundle=bundle))
+        )

@@ -1,0 +1,103 @@
+"""An image that the engine does not have is pulled, with patience where patience helps."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+
+import docker
+import pytest
+from images import image
+from images.bundles import bundle_that_runs
+from images.registry import NAME, Registry
+
+from agentix.errors import ImageError, ProviderError
+from agentix.provider.base import SandboxConfig
+from agentix.provider.docker import DockerProvider
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+    from agentix.progress import Step, Unit
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture
+def client() -> Iterator[docker.DockerClient]:
+    client = docker.from_env()
+    yield client
+    client.close()
+
+
+class Heard:
+    """Remembers which steps there were, and how far each came."""
+
+    def __init__(self) -> None:
+        self.steps: list[str] = []
+        self.amount = 0
+
+    def step(
+        self, title: str, *, total: int | None = None, unit: Unit = "items"
+    ) -> AbstractContextManager[Step]:
+        self.steps.append(title)
+        return self
+
+    def __enter__(self) -> Step:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def advance(self, amount: int = 1) -> None:
+        self.amount += amount
+
+    def outcome(self, text: str) -> None:
+        pass
+
+
+async def create(registry: Registry, bundle: Path, reference: str, heard: Heard) -> None:
+    """Try to create a sandbox whose runtime says which image it is in, and exits."""
+    async with registry.serving():
+        config = SandboxConfig(image=reference.format(port=registry.port), bundle=str(bundle))
+        await DockerProvider(progress=heard).create(config)
+
+
+@pytest.mark.parametrize("status", [429, 502, 503])
+def test_a_registry_that_is_unwell_for_a_moment_is_asked_again(
+    client: docker.DockerClient, tmp_path: Path, status: int
+) -> None:
+    registry = Registry(image("busybox"), tmp_path, failures=2, status=status)
+    bundle = bundle_that_runs("/bin/env; echo pulled and started; exit 9", tmp_path)
+    heard = Heard()
+    try:
+        with pytest.raises(ProviderError, match="pulled and started"):
+            asyncio.run(create(registry, bundle, f"127.0.0.1:{{port}}/{NAME}:1", heard))
+    finally:
+        client.images.remove(registry.reference, force=True)
+    assert registry.pulls == 3
+    assert heard.steps == [f"pull {registry.reference}"]
+
+
+def test_a_registry_that_stays_unwell_is_given_up(tmp_path: Path) -> None:
+    registry = Registry(image("busybox"), tmp_path, failures=99, status=502)
+    bundle = bundle_that_runs("exit 1", tmp_path)
+    with pytest.raises(ImageError, match=r"cannot be pulled: .*502"):
+        asyncio.run(create(registry, bundle, f"127.0.0.1:{{port}}/{NAME}:1", Heard()))
+    assert registry.pulls == 3
+
+
+@pytest.mark.parametrize("reference", [f"{NAME}:2", "agentix-test/other:1"])
+def test_an_image_that_the_registry_does_not_have_fails_at_once(
+    tmp_path: Path, reference: str
+) -> None:
+    registry = Registry(image("busybox"), tmp_path, failures=0, status=200)
+    bundle = bundle_that_runs("exit 1", tmp_path)
+    begun = time.monotonic()
+    with pytest.raises(ImageError, match="is not on this machine and cannot be pulled"):
+        asyncio.run(create(registry, bundle, f"127.0.0.1:{{port}}/{reference}", Heard()))
+    assert registry.pulls == 1
+    assert time.monotonic() - begun < 5
