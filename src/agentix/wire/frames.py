@@ -1,0 +1,97 @@
+"""How a message and its payload lie in bytes.
+
+An HTTP body, in either direction:
+
+    u32 length of the head | head (a message) | payload
+
+A frame on the socket between server and worker:
+
+    u32 length of the head | u32 length of the inline payload | u8 parcel | head | inline payload
+
+A payload longer than MAX_INLINE is a parcel: shared memory whose file descriptor travels with the
+frame's first byte. A payload is its stream and its buffers, each starting at a multiple of ALIGN.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Final
+
+from agentix.wire.errors import MalformedError
+from agentix.wire.protocol import MAX_HEAD, MAX_INLINE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+ALIGN: Final = 64
+PREFIX: Final = struct.Struct("<I")
+FRAME: Final = struct.Struct("<IIB")
+_PADDING: Final = bytes(ALIGN)
+
+Buffer = bytes | bytearray | memoryview
+
+
+def padded(length: int) -> int:
+    """Round a length up to the next multiple of ALIGN."""
+    return -(-length // ALIGN) * ALIGN
+
+
+def payload_size(segments: Sequence[int]) -> int:
+    """Count the bytes that a payload of these segments takes; the last one needs no padding."""
+    return sum(padded(length) for length in segments[:-1]) + segments[-1]
+
+
+def offsets(segments: Sequence[int]) -> list[int]:
+    """Say where each segment begins in its payload."""
+    starts, at = [], 0
+    for length in segments:
+        starts.append(at)
+        at += padded(length)
+    return starts
+
+
+def pieces(stream: Sequence[Buffer], buffers: Sequence[Buffer]) -> Iterator[Buffer]:
+    """Lay out a payload: the stream's parts in one run, then each buffer at its own offset."""
+    behind = sum(len(part) for part in stream)
+    yield from stream
+    for buffer in buffers:
+        if gap := padded(behind) - behind:
+            yield _PADDING[:gap]
+        yield buffer
+        behind = len(buffer)
+
+
+def body_prefix(head: bytes) -> bytes:
+    """Begin an HTTP body."""
+    return PREFIX.pack(len(head)) + head
+
+
+def body_head_size(prefix: Buffer) -> int:
+    """Read how long the head of an HTTP body is."""
+    if len(prefix) < PREFIX.size:
+        raise MalformedError("the body ends before its message")
+    size: int = PREFIX.unpack_from(prefix)[0]
+    if size > MAX_HEAD:
+        raise MalformedError(f"a message of {size:,} bytes is longer than {MAX_HEAD:,}")
+    return size
+
+
+def split_body(body: bytes) -> tuple[bytes, memoryview]:
+    """Take a whole HTTP body apart into head and payload."""
+    end = PREFIX.size + body_head_size(body)
+    if len(body) < end:
+        raise MalformedError("the body ends inside its message")
+    return body[PREFIX.size : end], memoryview(body)[end:]
+
+
+def frame_prefix(head: bytes, inline: int, parcel: bool) -> bytes:
+    """Begin a frame between server and worker."""
+    return FRAME.pack(len(head), inline, parcel)
+
+
+def frame_sizes(prefix: Buffer, at: int = 0) -> tuple[int, int, bool]:
+    """Read a frame's head length, inline length and whether a parcel comes with it."""
+    head, inline, parcel = FRAME.unpack_from(prefix, at)
+    if head > MAX_HEAD or inline > MAX_INLINE or parcel > 1:
+        raise MalformedError("a frame is longer than frames may be")
+    return head, inline, bool(parcel)

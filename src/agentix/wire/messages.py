@@ -1,0 +1,194 @@
+"""The messages of a call, the same between client and server as between server and worker.
+
+    client -> server -> worker      Call, Cancel
+    worker -> server                Ready
+    worker -> server -> client      Value, Failure
+
+A message is a msgpack array: its tag, then its fields in the order they are declared. Its payload
+(the arguments, the result) follows it and is described by ``segments``: the lengths of the main
+stream and of each out-of-band buffer. Reading is strict: a known tag, every field of its exact type
+and within its bound, nothing besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from operator import attrgetter
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+
+import msgpack
+
+from agentix.wire.errors import MalformedError
+from agentix.wire.protocol import (
+    MAX_BUFFERS,
+    MAX_HEAD,
+    MAX_ID,
+    MAX_PAYLOAD,
+    MAX_TARGET,
+    MAX_TEXT,
+)
+
+Form: TypeAlias = Literal["values", "pickle"]
+"""How a result is encoded: the closed data model or, only where the host asked for it, a pickle."""
+
+FailureKind: TypeAlias = Literal["raised", "refused", "cancelled", "exited"]
+"""The function raised; the runtime could not run it, or not send its result; it was cancelled; the
+worker died."""
+
+Segments: TypeAlias = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Run ``target`` with the arguments in the payload (a pickle and its buffers)."""
+
+    id: str
+    target: str
+    form: Form
+    limit: int
+    """The largest payload that the caller accepts as a result."""
+    segments: Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """End the call: nobody waits for it any more."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The worker has started."""
+
+    protocol: int
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """The call returned; the payload holds what."""
+
+    id: str
+    form: Form
+    kinds: str
+    """One letter a buffer: ``b`` where the result holds it as bytes, ``a`` where as an array."""
+    segments: Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The call ended in another way, told as text only."""
+
+    id: str
+    kind: FailureKind
+    type: str
+    message: str
+    traceback: str = ""
+    returncode: int | None = None
+
+
+Message: TypeAlias = Call | Cancel | Ready | Value | Failure
+M = TypeVar("M", Call, Cancel, Ready, Value, Failure)
+_Check: TypeAlias = Callable[[Any], bool]
+
+
+def _text(limit: int, least: int = 0) -> _Check:
+    return lambda value: type(value) is str and least <= len(value) <= limit
+
+
+def _number(least: int, most: int) -> _Check:
+    return lambda value: type(value) is int and least <= value <= most
+
+
+def _segments(value: Any) -> bool:
+    return (
+        type(value) is tuple
+        and 1 <= len(value) <= MAX_BUFFERS + 1
+        and all(type(length) is int and length >= 0 for length in value)
+        and sum(value) <= MAX_PAYLOAD
+    )
+
+
+_FORMS: Final = frozenset(get_args(Form))
+_KINDS: Final = frozenset(get_args(FailureKind))
+_ID: Final = _text(MAX_ID, least=1)
+_CHECKS: Final[dict[str, tuple[type[Message], tuple[_Check, ...]]]] = {
+    "call": (
+        Call,
+        (
+            _ID,
+            _text(MAX_TARGET, least=1),
+            _FORMS.__contains__,
+            _number(0, MAX_PAYLOAD),
+            _segments,
+        ),
+    ),
+    "cancel": (Cancel, (_ID,)),
+    "ready": (Ready, (_number(0, 1 << 31),)),
+    "value": (
+        Value,
+        (
+            _ID,
+            _FORMS.__contains__,
+            lambda kinds: _text(MAX_BUFFERS)(kinds) and set(kinds) <= {"a", "b"},
+            _segments,
+        ),
+    ),
+    "failure": (
+        Failure,
+        (
+            _ID,
+            _KINDS.__contains__,
+            _text(MAX_TARGET),
+            _text(MAX_TEXT),
+            _text(MAX_TEXT),
+            lambda code: code is None or _number(-(1 << 31), 1 << 31)(code),
+        ),
+    ),
+}
+
+
+def _getter(cls: type[Message]) -> Callable[[Any], tuple[Any, ...]]:
+    names = [field.name for field in fields(cls)]
+    get = attrgetter(*names)
+    return get if len(names) > 1 else lambda message: (get(message),)
+
+
+_WRITERS: Final = {cls: (tag, _getter(cls)) for tag, (cls, _) in _CHECKS.items()}
+
+
+def dump(message: Message) -> bytes:
+    """Encode a message."""
+    tag, get = _WRITERS[type(message)]
+    head: bytes = msgpack.packb((tag, *get(message)), unicode_errors="surrogatepass")
+    return head
+
+
+def load(head: bytes | memoryview, *expected: type[M]) -> M:
+    """Decode a message of one of the expected classes, or raise :class:`MalformedError`."""
+    if len(head) > MAX_HEAD:
+        raise MalformedError(f"a message of {len(head):,} bytes is longer than {MAX_HEAD:,}")
+    try:
+        array = msgpack.unpackb(head, use_list=False, unicode_errors="surrogatepass")
+        tag, *values = array
+        cls, checks = _CHECKS[tag]
+        valid = len(values) == len(checks) and all(
+            check(value) for check, value in zip(checks, values, strict=True)
+        )
+    except (ValueError, TypeError, KeyError, msgpack.UnpackException) as exc:
+        raise MalformedError("the bytes are not a message") from exc
+    if not valid or cls not in expected:
+        raise MalformedError(f"a message {tag!r} is not valid here")
+    if cls is Value and len(values[2]) != len(values[3]) - 1:
+        raise MalformedError("a value does not describe its buffers")
+    return cls(*values)
+
+
+def shorten(text: str, limit: int = MAX_TEXT) -> str:
+    """Cut a text that is too long in its middle: both ends of a traceback tell something."""
+    if len(text) <= limit:
+        return text
+    mark = f"\n… {len(text) - limit:,} characters left out …\n"
+    half = max(0, (limit - len(mark)) // 2)
+    return text[:half] + mark + text[len(text) - half :]

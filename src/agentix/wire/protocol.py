@@ -1,0 +1,33 @@
+"""The version of the wire, and the bounds that all its readers enforce."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PROTOCOL = 1
+
+PROTOCOL_HEADER: Final = "Agentix-Protocol"
+"""Sent with every request; a runtime of another version refuses and names its own."""
+
+MAX_HEAD: Final = 1 << 20
+"""Bytes of one encoded message without its payload."""
+
+MAX_INLINE: Final = 256 << 10
+"""Bytes of a payload that travel inside a frame between server and worker; more is shared."""
+
+MAX_PAYLOAD: Final = 1 << 34
+"""Bytes of all arguments of a call, or of its result."""
+
+MAX_DOCUMENT: Final = 128 << 20
+"""Bytes of an encoded result without its out-of-band buffers."""
+
+OUT_OF_BAND: Final = 16 << 10
+"""Bytes from which a binary leaf travels beside its document instead of inside it."""
+
+MAX_BUFFERS: Final = 1 << 15
+"""Out-of-band buffers of one payload."""
+
+MAX_ID: Final = 64
+MAX_TARGET: Final = 1024
+MAX_TEXT: Final = 64 << 10
+"""Characters of one text in a failure; longer ones are cut in the middle."""
