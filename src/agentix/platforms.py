@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import platform as _host
 from dataclasses import dataclass
+from typing import Literal
+
+PlatformName = Literal["linux/amd64", "linux/arm64"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +17,7 @@ class Platform:
     architecture, ``machine`` what ``uname -m`` and wheel tags say.
     """
 
-    name: str
+    name: PlatformName
     nix: str
     debian: str
     machine: str
@@ -25,7 +28,7 @@ class Platform:
 
 AMD64 = Platform("linux/amd64", "x86_64-linux", "amd64", "x86_64")
 ARM64 = Platform("linux/arm64", "aarch64-linux", "arm64", "aarch64")
-PLATFORMS: dict[str, Platform] = {p.name: p for p in (AMD64, ARM64)}
+PLATFORMS: dict[PlatformName, Platform] = {p.name: p for p in (AMD64, ARM64)}
 
 
 def parse(name: str) -> Platform:
@@ -33,11 +36,11 @@ def parse(name: str) -> Platform:
 
     Raises ValueError for a platform that bundles cannot be built for.
     """
-    try:
-        return PLATFORMS[name]
-    except KeyError:
-        known = ", ".join(PLATFORMS)
-        raise ValueError(f"platform {name!r} is not supported; choose one of {known}") from None
+    for candidate in PLATFORMS.values():
+        if candidate.name == name:
+            return candidate
+    known = ", ".join(PLATFORMS)
+    raise ValueError(f"platform {name!r} is not supported; choose one of {known}")
 
 
 def current() -> Platform:

@@ -20,10 +20,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import aiohttp
-import platformdirs
 
 from agentix.build import signature
+from agentix.build.cache import cache_folder
 from agentix.build.debian import Package, compare_versions
+from agentix.build.download import open_session
 from agentix.errors import LockError
 from agentix.progress import SILENT, Progress
 
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 MIRROR_VARIABLE = "AGENTIX_DEBIAN_MIRROR"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
-_TIMEOUT = aiohttp.ClientTimeout(total=600, sock_connect=20, sock_read=60)
+_TIMEOUT = 600
 _INDEX_FORMAT = 1
 
 
@@ -110,7 +111,7 @@ class Archive:
 
     def __init__(self, mirror: str, cache: Path | None = None, keyring: Path = KEYRING) -> None:
         self.mirror = mirror
-        self._cache = (cache or _cache_root()) / "debian"
+        self._cache = cache or cache_folder("debian")
         self._keyring = keyring
 
     async def indices(
@@ -121,9 +122,8 @@ class Archive:
         Raises LockError when the mirror cannot be reached and nothing verified is in the cache, or
         when something is not what Debian signed.
         """
-        self._cache.mkdir(parents=True, exist_ok=True)
         with progress.step(f"Debian's {suite} index") as step:
-            async with aiohttp.ClientSession(trust_env=True, timeout=_TIMEOUT) as session:
+            async with open_session(len(architectures)) as session:
                 release = await self._release(session, suite)
                 sums = _checksums(release)
                 try:
@@ -142,7 +142,7 @@ class Archive:
         """Return the file at *path* below the archive's root; LockError when it cannot be had."""
         address = f"{self.mirror}/{path}"
         try:
-            async with session.get(address) as response:
+            async with asyncio.timeout(_TIMEOUT), session.get(address) as response:
                 if response.status != 200:
                     raise LockError(
                         f"cannot fetch {address}: the mirror answers {response.status}; "
@@ -200,11 +200,6 @@ class Archive:
             if old != file:
                 old.unlink(missing_ok=True)
         return file, True
-
-
-def _cache_root() -> Path:
-    configured = os.environ.get("AGENTIX_CACHE_DIR")
-    return Path(configured) if configured else platformdirs.user_cache_path("agentix")
 
 
 def _write_whole(file: Path, data: bytes) -> None:

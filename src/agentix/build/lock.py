@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from agentix.errors import LockError
+from agentix.platforms import PlatformName as PlatformName
 
 LOCK_FILE = "bundle.lock"
 FORMAT = 1
@@ -61,7 +62,6 @@ def _normalised_name(value: str) -> str:
     return value
 
 
-PlatformName = Literal["linux/amd64", "linux/arm64"]
 FileName = Annotated[str, AfterValidator(_file_name)]
 DistributionName = Annotated[str, AfterValidator(_normalised_name)]
 RelativePath = Annotated[str, AfterValidator(_relative)]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Literal, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -18,7 +18,6 @@ import agentix
 from agentix.build.lock import (
     DebianName,
     FileName,
-    PlatformName,
     PoolPath,
     PythonMinor,
     RelativePath,
@@ -26,7 +25,11 @@ from agentix.build.lock import (
     ToolchainName,
     Version,
 )
-from agentix.errors import LockError
+from agentix.errors import LockError, ProjectError
+from agentix.platforms import PlatformName
+
+if TYPE_CHECKING:
+    from packaging.specifiers import SpecifierSet
 
 
 class _Model(BaseModel):
@@ -126,3 +129,45 @@ def _read(file: Path, model: type[_T]) -> _T:
         first = error.errors(include_url=False)[0]
         key = ".".join(str(part) for part in first["loc"])
         raise LockError(f"cannot read the pins {file}: {key}: {first['msg']}") from error
+
+
+def choose(
+    requires_python: SpecifierSet,
+    *,
+    asked: str | None = None,
+    preferred: Sequence[str] = (),
+    project: str = "the project",
+) -> Toolchain:
+    """Return the toolchain for a project.
+
+    That is the one *asked* for, else the first of the *preferred* minor versions that
+    *requires_python* admits, else the newest that it admits. Raises ProjectError when none will do.
+    """
+    pinned = list(toolchains().values())
+    listed = ", ".join(f"{t.python} ({t.name})" for t in pinned)
+    admitted = [t for t in pinned if all(_admits(requires_python, t, p) for p in t.packages)]
+    if asked is not None:
+        wanted = next((t for t in pinned if t.python == asked), None)
+        if wanted is None:
+            raise ProjectError(f"there is no toolchain with Python {asked}; choose one of {listed}")
+        if wanted not in admitted:
+            version = wanted.python_version("linux/amd64")
+            raise ProjectError(
+                f"{project} asks for Python {asked}, which is {version} in {wanted.name}, "
+                f"but its requires-python is {str(requires_python)!r}"
+            )
+        return wanted
+    if not admitted:
+        raise ProjectError(
+            f"no toolchain satisfies requires-python = {str(requires_python)!r} of {project}; "
+            f"there are {listed}"
+        )
+    for minor in preferred:
+        for candidate in admitted:
+            if candidate.python == minor:
+                return candidate
+    return admitted[-1]
+
+
+def _admits(requires_python: SpecifierSet, toolchain: Toolchain, platform: PlatformName) -> bool:
+    return requires_python.contains(toolchain.python_version(platform), prereleases=True)

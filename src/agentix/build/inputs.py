@@ -1,0 +1,92 @@
+"""Whether a lock still fits its project: a digest of everything that the resolution depended on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+from agentix.build.project import Project, read_project, read_tree, workspace_root
+from agentix.build.runtime_requirement import runtime_folder, runtime_requirement
+from agentix.build.toolchain import toolchains, toolchains_folder
+from agentix.errors import ProjectError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from agentix.build.lock import Lock
+
+UV_LOCK = "uv.lock"
+_RELEVANT = ("name", "version", "dynamic", "requires-python", "dependencies")
+_MAY_BE_ASKED_FOR = "optional-dependencies"
+
+
+def is_current(lock: Lock, root: Path, *, python: str | None = None) -> bool:
+    """Say whether resolving the project in *root* anew would start from what *lock* started from.
+
+    Takes milliseconds and no network. *python* is the minor version that the user asks for, if any.
+    Raises ProjectError when the project itself cannot be read.
+    """
+    project = read_project(root)
+    asked = python or project.settings.python
+    if lock.toolchain not in toolchains() or asked not in {None, lock.python}:
+        return False
+    try:
+        return lock.inputs == digest(root, (p.path for p in lock.projects), lock.toolchain)
+    except ProjectError:
+        return False  # a path dependency has moved or changed beyond recognition
+
+
+def digest(root: Path, paths: Iterable[str], toolchain: str) -> str:
+    """Return the sha256 of what resolving the project in *root* depends on.
+
+    *paths* are the folders of all projects in the lock, relative to *root*; nothing that goes in
+    depends on the machine or on where the project lies.
+    """
+    root = root.resolve()
+    folder = runtime_folder()
+    workspace = workspace_root(root)
+    seen = {
+        "toolchain": _sha256(toolchains_folder() / f"{toolchain}.json"),
+        "runtime": os.path.relpath(folder, root) if folder else runtime_requirement(),
+        "projects": {path: _project(root / path) for path in sorted(set(paths))},
+        "workspace": _uv_settings(read_tree(workspace)) if workspace != root else None,
+        "uv": {name: _sha256(workspace / name) for name in (UV_LOCK, "uv.toml")},
+    }
+    text = json.dumps(seen, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _project(folder: Path) -> dict[str, Any]:
+    """Return what matters of one project: all of it when its backend decides dependencies."""
+    project = read_tree(folder)
+    if project.name is None and not (folder / "setup.py").is_file():
+        raise ProjectError(f"{folder} is no longer a Python project")
+    table = project.tables.get("project", {})
+    tool = project.tables.get("tool", {})
+    relevant = {
+        "project": {key: table.get(key) for key in (*_RELEVANT, _MAY_BE_ASKED_FOR)},
+        "build-system": project.tables.get("build-system"),
+        "uv": _uv_settings(project),
+        "agentix": tool.get("agentix"),
+    }
+    if {"version", "dependencies", _MAY_BE_ASKED_FOR}.isdisjoint(project.dynamic):
+        return relevant
+    files = ("pyproject.toml", "setup.py", "setup.cfg")
+    return relevant | {name: _sha256(folder / name) for name in files}
+
+
+def _uv_settings(project: Project) -> object:
+    tool = project.tables.get("tool")
+    return tool.get("uv") if isinstance(tool, dict) else None
+
+
+def _sha256(file: Path) -> str | None:
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise ProjectError(f"cannot read {file}: {error.strerror}") from error

@@ -1,0 +1,72 @@
+"""System tools: the Debian packages that a project declares, locked for every platform."""
+
+from __future__ import annotations
+
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from agentix.build import archive, debian
+from agentix.build.lock import Artifact, store_name
+from agentix.errors import LockError
+from agentix.platforms import PLATFORMS, PlatformName
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from agentix.build.lock import Lock
+    from agentix.build.toolchain import Toolchain
+    from agentix.progress import Progress
+
+Packages = dict[str, Artifact]
+
+
+async def lock_system_tools(
+    names: Sequence[str], toolchain: Toolchain, progress: Progress
+) -> Mapping[PlatformName, Packages]:
+    """Return the packages that *names* need on each platform beyond those of *toolchain*.
+
+    They come from the toolchain's own suite, so that their libraries are the toolchain's. Raises
+    LockError for a name that the suite does not have.
+    """
+    if not names:
+        return {platform: {} for platform in PLATFORMS}
+    debian_archive = archive.Archive(await archive.find_mirror())
+    architectures = [platform.debian for platform in PLATFORMS.values()]
+    indices = await debian_archive.indices(toolchain.suite, architectures, progress)
+    locked: dict[PlatformName, Packages] = {}
+    for platform, index in zip(PLATFORMS, indices, strict=True):
+        with index:
+            packages = debian.closure(index, names, without=toolchain.names(platform))
+        locked[platform] = dict(map(_artifact, packages))
+    return locked
+
+
+def kept_system_tools(
+    previous: Lock | None, names: Sequence[str], toolchain: Toolchain
+) -> Mapping[PlatformName, Packages] | None:
+    """Return what *previous* locked for the same tools, or None when that no longer fits."""
+    if previous is None or previous.toolchain != toolchain.name:
+        return None
+    if set(previous.system) != set(names) or set(previous.platforms) != set(PLATFORMS):
+        return None
+    kept: dict[PlatformName, Packages] = {}
+    for platform, target in previous.platforms.items():
+        packages = {file: previous.artifacts[file] for file in target.system}
+        if any(p.pool is None or p.package in toolchain.names(platform) for p in packages.values()):
+            return None
+        kept[platform] = packages
+    return kept
+
+
+def _artifact(package: debian.Package) -> tuple[str, Artifact]:
+    try:
+        artifact = Artifact(
+            sha256=package.sha256,
+            size=package.size,
+            package=package.name,
+            version=package.version,
+            pool=package.pool,
+        )
+    except ValueError as error:
+        raise LockError(f"the index describes {package.name} in a way not understood") from error
+    return store_name(PurePosixPath(package.pool).name), artifact

@@ -1,0 +1,146 @@
+"""Which wheel of a release runs in a bundle: the target's tags and markers, packaging's choice."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from packaging.pylock import (
+    Package,
+    PackageDirectory,
+    PackageSdist,
+    PackageWheel,
+    Pylock,
+    PylockSelectError,
+)
+from packaging.tags import compatible_tags, cpython_tags
+from packaging.utils import parse_wheel_filename
+
+from agentix.errors import LockError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from packaging.markers import Environment
+    from packaging.tags import Tag
+
+    from agentix.build.toolchain import Toolchain
+    from agentix.platforms import Platform
+
+_LATER = "is not supported yet: publish a wheel of it, or make it a path dependency"
+# manylinux began with glibc 2.5 on x86_64 and 2.17 on aarch64; each spelling is one of these.
+_OLDEST_GLIBC = {"x86_64": 5, "aarch64": 17}
+_LEGACY_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a bundle for one platform takes from a resolution."""
+
+    wheels: tuple[tuple[Package, PackageWheel], ...]
+    directories: tuple[tuple[str, str], ...]  # name, path
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """A release that has no wheel for the target, and why."""
+
+    package: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The interpreter of a bundle on one platform: what wheels and markers ask about."""
+
+    toolchain: Toolchain
+    platform: Platform
+
+    def __str__(self) -> str:
+        return f"Python {self.toolchain.python} on {self.platform}"
+
+    @property
+    def version(self) -> str:
+        """The interpreter's full version."""
+        return self.toolchain.python_version(self.platform.name)
+
+    def environment(self) -> Environment:
+        """Return what markers see: the bundle's interpreter, not this machine's."""
+        return {
+            "implementation_name": "cpython",
+            "implementation_version": self.version,
+            "os_name": "posix",
+            "platform_machine": self.platform.machine,
+            "platform_python_implementation": "CPython",
+            "platform_release": "5.10.0",  # a bundle does not know its kernel: any of today's
+            "platform_system": "Linux",
+            "platform_version": "#1 SMP",
+            "python_full_version": self.version,
+            "python_version": self.toolchain.python,
+            "sys_platform": "linux",
+        }
+
+    def tags(self) -> list[Tag]:
+        """Return the wheel tags that run here, the best first."""
+        major, minor = map(int, self.toolchain.python.split("."))
+        platforms = list(self._platform_tags())
+        interpreter = f"cp{major}{minor}"
+        return [
+            *cpython_tags((major, minor), abis=[interpreter], platforms=platforms),
+            *compatible_tags((major, minor), interpreter=interpreter, platforms=platforms),
+        ]
+
+    def _platform_tags(self) -> Iterator[str]:
+        machine = self.platform.machine
+        newest = int(self.toolchain.glibc.partition(".")[2])
+        for minor in range(newest, _OLDEST_GLIBC[machine] - 1, -1):
+            yield f"manylinux_2_{minor}_{machine}"
+            if minor in _LEGACY_NAMES:
+                yield f"{_LEGACY_NAMES[minor]}_{machine}"
+        yield f"linux_{machine}"
+
+
+def select(lock: Pylock, target: Interpreter) -> tuple[Selection, list[Unusable]]:
+    """Choose for *target* from a resolution; releases without a usable wheel are told apart.
+
+    Raises LockError for a dependency from version control or a URL: those come later.
+    """
+    wheels: list[tuple[Package, PackageWheel]] = []
+    directories: list[tuple[str, str]] = []
+    unusable: list[Unusable] = []
+    complete = dataclasses.replace(lock, packages=[_with_source(p) for p in lock.packages])
+    try:
+        chosen = list(complete.select(environment=target.environment(), tags=target.tags()))
+    except PylockSelectError as error:
+        raise LockError(f"cannot choose packages for {target}: {error}") from error
+    for package, source in chosen:
+        if isinstance(source, PackageWheel):
+            wheels.append((package, source))
+        elif isinstance(source, PackageDirectory):
+            directories.append((package.name, source.path))
+        elif isinstance(source, PackageSdist):
+            unusable.append(Unusable(package.name, _no_wheel(package, target)))
+        else:
+            where = "version control" if package.vcs is not None else "a URL or an archive"
+            raise LockError(f"{package.name} comes from {where}, which {_LATER}")
+    return Selection(tuple(wheels), tuple(directories)), unusable
+
+
+def _with_source(package: Package) -> Package:
+    """Give *package* a source archive, so that the choice falls on it when no wheel is usable."""
+    if package.is_direct or package.sdist is not None:
+        return package
+    return dataclasses.replace(package, sdist=PackageSdist(path="none.tar.gz", hashes={}))
+
+
+def _no_wheel(package: Package, target: Interpreter) -> str:
+    release = f"{package.name} {package.version}"
+    if not package.wheels:
+        return (
+            f"{release} has no wheels, only a source archive, which {_LATER}, "
+            "or choose a version that has wheels"
+        )
+    tags = sorted({str(tag) for w in package.wheels for tag in parse_wheel_filename(w.filename)[3]})
+    shown = ", ".join(tags[:12]) + (f" and {len(tags) - 12} more" if len(tags) > 12 else "")
+    return f"{release} has no wheel for {target}; its wheels are for {shown}"
