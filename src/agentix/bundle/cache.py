@@ -1,0 +1,289 @@
+"""The deployed bundles of this machine: one folder each, named by the SHA-256 of the bundle's tar.
+
+    <root>/bundles/sha256-<hex>/    manifest.json, nix/store/…, nix/runtime, nix/run/ (empty)
+    <root>/staging/                 entries in the making; without a living owner it is litter
+    <root>/memory/                  digests of tars already read
+
+An entry appears by one rename, after everything in it has been verified, and is never written to
+again. Its manifest determines its tar, byte for byte; so when a bundle's manifest is already here,
+a tar needs only to be hashed, and a store path of Nix not even that. Both give the same entry.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentix.bundle import reader, staging, writer
+from agentix.bundle.entry import MANIFEST, CachedBundle, load_entry, parse_ref
+from agentix.bundle.memory import Memory
+from agentix.bundle.pipe import pumped
+from agentix.bundle.tree import CHUNK
+from agentix.errors import BundleError
+from agentix.progress import SILENT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from agentix.bundle.manifest import Manifest
+    from agentix.nix import StorePath
+    from agentix.progress import Progress, Step
+
+
+def cache_root() -> Path:
+    """Return the folder for what can be made again: ``$AGENTIX_CACHE_DIR`` or the user's own."""
+    chosen = os.environ.get("AGENTIX_CACHE_DIR")
+    if chosen:
+        return Path(chosen).expanduser().absolute()
+    from platformdirs import user_cache_path
+
+    return user_cache_path("agentix", appauthor=False)
+
+
+class BundleCache:
+    """Deploys bundles into the folder *root*, and finds them there.
+
+    Every method blocks for as long as reading a bundle takes: from async code, use a thread.
+    """
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = cache_root() if root is None else Path(root).absolute()
+        self._bundles = self.root / "bundles"
+        self._staging = self.root / "staging"
+        self._memory = Memory(self.root / "memory")
+
+    def open(self, ref: str | Path, progress: Progress = SILENT) -> CachedBundle:
+        """Return the bundle that *ref* names, deploying it if need be.
+
+        *ref* is a tar, ``sha256-…``, the folder of a deployed bundle, or a result of ``nix build``.
+        Raises BundleError when it is none of these, or not intact.
+        """
+        digest = parse_ref(str(ref))
+        if digest is not None:
+            return self._find(digest)
+        path = Path(ref)
+        real = _real(path)
+        if real.is_dir():
+            if (real / "info.json").is_file() and (real / "runtime").is_dir():
+                return self._open_nix(real, progress)
+            if (real / MANIFEST).is_file() and (real / "nix").is_dir():
+                return load_entry(real)
+            raise BundleError(
+                f"{path} is not a bundle: neither a .bundle.tar, nor a deployed bundle (sha256-…),"
+                " nor a result of nix build"
+            )
+        return self.deploy(path, progress=progress)
+
+    def deploy(
+        self, tar: Path, expect: str | None = None, progress: Progress = SILENT
+    ) -> CachedBundle:
+        """Unpack and verify the file *tar*; nothing but a look when that has been done before.
+
+        *expect* is the digest that it must have (``sha256-…``, ``sha256:…`` or hex).
+        Raises BundleError for a corrupt, hostile or unexpected tar and for an unusable cache, and
+        then leaves nothing behind.
+        """
+        wanted = None if expect is None else _digest(expect)
+        with _opened(tar) as file, self._explained(str(tar)):
+            before = os.fstat(file)
+            title = f"deploy {tar.name}"
+            with progress.step(title, total=before.st_size, unit="bytes") as step:
+                entry = self._remembered(before)
+                if entry is None:
+                    entry = self._read(file, wanted, step)
+                    self._memory.remember(before, os.fstat(file), entry.digest)
+                else:
+                    step.outcome("already deployed")
+        _expect(entry.digest, wanted, str(tar))
+        return entry
+
+    def deploy_store_path(
+        self, root: Path, closure: Sequence[StorePath], progress: Progress = SILENT
+    ) -> CachedBundle:
+        """Deploy the built bundle *root*, given its *closure*, with no tar in between.
+
+        The entry is the one that the tar of the same bundle gives.
+        """
+        with self._explained(str(root)):
+            manifest = writer.describe(root, closure)
+            total = sum(entry.size for entry in closure)
+            with progress.step(f"deploy {root.name}", total=total, unit="bytes") as step:
+                entry = self._same(manifest)
+                if entry is not None:
+                    step.outcome("already deployed")
+                    return entry
+                with staging.hold(self._staging, _key(manifest)) as folder:
+                    entry = self._same(manifest)
+                    if entry is not None:
+                        return entry
+                    with pumped(
+                        lambda write: writer.stream(manifest, closure, write, step)
+                    ) as chunks:
+                        return self._unpack(chunks, folder, None, None)
+
+    def _find(self, digest: str) -> CachedBundle:
+        path = self._bundles / f"sha256-{digest}"
+        if os.path.lexists(path):
+            return load_entry(path)
+        others = sum(1 for _ in self._entries())
+        raise BundleError(
+            f"bundle sha256-{digest} is not deployed here ({others} others are in {self._bundles});"
+            " deploy its tar first: agentix deploy BACKEND FILE.bundle.tar"
+        )
+
+    def _open_nix(self, real: Path, progress: Progress) -> CachedBundle:
+        if real.parent.parts[-2:] != ("nix", "store"):
+            raise BundleError(
+                f"{real} looks like a built bundle, but it is a copy outside /nix/store;"
+                " use the result of nix build itself, or a .bundle.tar"
+            )
+        from agentix.nix import closure
+
+        return self.deploy_store_path(real, closure(real), progress)
+
+    def _entries(self) -> Iterator[Path]:
+        with suppress(OSError):
+            yield from (path for path in self._bundles.iterdir() if parse_ref(path.name))
+
+    def _complete(self, digest: str) -> CachedBundle | None:
+        with suppress(BundleError):
+            return load_entry(self._bundles / f"sha256-{digest}")
+        return None
+
+    def _remembered(self, status: os.stat_result) -> CachedBundle | None:
+        digest = self._memory.recall(status)
+        return (
+            None
+            if digest is None or parse_ref(f"sha256-{digest}") is None
+            else self._complete(digest)
+        )
+
+    def _same(self, manifest: Manifest) -> CachedBundle | None:
+        """Return the entry that has this very manifest."""
+        text = manifest.to_bytes()
+        for path in self._entries():
+            with suppress(OSError):
+                file = path / MANIFEST
+                if file.stat().st_size == len(text) and file.read_bytes() == text:
+                    entry = self._complete(path.name.removeprefix("sha256-"))
+                    if entry is not None:
+                        return entry
+        return None
+
+    def _read(self, file: int, wanted: str | None, step: Step) -> CachedBundle:
+        manifest = reader.read_manifest(_chunks(file))
+        entry = self._same(manifest)
+        if entry is not None and _sha256(file) == entry.digest:
+            step.outcome("already deployed")
+            return entry
+        with staging.hold(self._staging, _key(manifest)) as folder:
+            entry = self._same(manifest)
+            if entry is not None and _sha256(file) == entry.digest:
+                step.outcome("already deployed")
+                return entry
+            return self._unpack(_chunks(file), folder, wanted, step)
+
+    def _unpack(
+        self, chunks: Iterator[bytes], folder: Path, wanted: str | None, step: Step | None
+    ) -> CachedBundle:
+        """Read a tar into *folder*, which is ours alone, and move the result to its place."""
+        new = folder / "new"
+        new.mkdir(mode=0o700)
+        new.chmod(0o700)
+        read = reader.read_bundle(chunks, new, step.advance if step else _ignore)
+        _expect(read.sha256, wanted, "it")
+        final = self._bundles / f"sha256-{read.sha256}"
+        self._bundles.mkdir(exist_ok=True)
+        if os.path.lexists(final):
+            # Not complete, or it would have been found before: something else has been at it.
+            with suppress(OSError):
+                final.chmod(0o700, follow_symlinks=True)
+            final.rename(folder / "old")
+        new.rename(final)
+        return CachedBundle(final, read.sha256, read.manifest)
+
+    @contextmanager
+    def _explained(self, what: str) -> Iterator[None]:
+        """Turn whatever goes wrong into one line about *what*."""
+        try:
+            yield
+        except BundleError as error:
+            raise BundleError(f"cannot deploy {what}: {error}") from error
+        except OSError as error:
+            reason = error.strerror or str(error)
+            advice = "check that folder"
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                advice = (
+                    "free some space there, or set AGENTIX_CACHE_DIR to a folder on another disk"
+                )
+            elif error.errno in {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}:
+                advice = "set AGENTIX_CACHE_DIR to a folder that you can write to"
+            raise BundleError(
+                f"cannot deploy {what} into the cache {self.root}: {reason}; {advice}"
+            ) from error
+
+
+def _ignore(amount: int) -> None:
+    pass
+
+
+def _key(manifest: Manifest) -> str:
+    return hashlib.sha256(manifest.to_bytes()).hexdigest()[:32]
+
+
+def _digest(expect: str) -> str:
+    digest = parse_ref(expect) or parse_ref(f"sha256-{expect}")
+    if digest is None:
+        raise BundleError(
+            f"{expect!r} is not the digest of a bundle; that is sha256-… or 64 hex digits"
+        )
+    return digest
+
+
+def _expect(digest: str, wanted: str | None, what: str) -> None:
+    if wanted is not None and digest != wanted:
+        raise BundleError(f"{what} is sha256-{digest}, but sha256-{wanted} was expected")
+
+
+def _real(path: Path) -> Path:
+    real = Path(os.path.realpath(path))
+    if real.parts[:3] == ("/", "nix", "store") and not real.exists():
+        # The store may be a user's own, elsewhere than the links into it say.
+        from agentix.nix import find
+
+        return find().real(real)
+    return real
+
+
+@contextmanager
+def _opened(tar: Path) -> Iterator[int]:
+    try:
+        # Without waiting, should it be a fifo.
+        file = os.open(tar, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        raise BundleError(f"cannot read the bundle {tar}: {error.strerror or error}") from error
+    try:
+        if not stat.S_ISREG(os.fstat(file).st_mode):
+            raise BundleError(f"{tar} is not a file, so it is not a bundle's tar")
+        yield file
+    finally:
+        os.close(file)
+
+
+def _chunks(file: int) -> Iterator[bytes]:
+    offset = 0
+    while data := os.pread(file, CHUNK, offset):
+        offset += len(data)
+        yield data
+
+
+def _sha256(file: int) -> str:
+    digest = hashlib.sha256()
+    for chunk in _chunks(file):
+        digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,107 @@
+"""Where a cache prepares an entry: a private folder that belongs to whoever holds its lock.
+
+The kernel lets go of a lock when its process dies, however it dies. So a folder whose lock is free
+was left behind by a killed deploy, and the next deploy of anything removes it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import time
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
+
+from agentix.errors import BundleError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_PATIENCE = 900.0  # seconds that another deploy of the same bundle may take
+_PAUSE = 0.02
+
+
+@contextmanager
+def hold(staging: Path, key: str, *, patience: float = _PATIENCE) -> Iterator[Path]:
+    """Hold the empty folder for *key*, alone among all threads and processes; then remove it.
+
+    Raises BundleError when somebody else keeps it for longer than *patience* seconds.
+    """
+    staging.mkdir(parents=True, exist_ok=True)
+    lock = staging / f"{key}.lock"
+    descriptor = _lock(lock, patience)
+    if descriptor is None:
+        raise BundleError(
+            f"another process has been deploying this bundle for {patience:.0f} s;"
+            f" see who holds {lock}, end it, and try again"
+        )
+    try:
+        _sweep(staging)
+        folder = staging / key
+        remove(folder)
+        try:
+            folder.mkdir(mode=0o700)
+            folder.chmod(0o700)
+            yield folder
+        finally:
+            remove(folder)
+    finally:
+        # While it is still held: whoever opened this file meanwhile notices that it is gone.
+        with suppress(OSError):
+            lock.unlink()
+        os.close(descriptor)
+
+
+def remove(path: Path) -> None:
+    """Remove a tree as far as that is possible, also one with folders that deny writing."""
+    if not os.path.lexists(path):
+        return
+    with suppress(OSError):
+        shutil.rmtree(path)
+        return
+    with suppress(OSError):
+        for folder, _, _ in os.walk(path):
+            os.chmod(folder, 0o700)  # noqa: PTH101 - os.walk gives strings
+        shutil.rmtree(path)
+
+
+def _sweep(staging: Path) -> None:
+    """Remove what killed deploys have left."""
+    for key in {path.name.removesuffix(".lock") for path in staging.iterdir()}:
+        lock = staging / f"{key}.lock"
+        with suppress(OSError):
+            descriptor = _lock(lock, 0)
+            if descriptor is not None:
+                remove(staging / key)
+                lock.unlink()
+                os.close(descriptor)
+
+
+def _lock(path: Path, patience: float) -> int | None:
+    """Lock the file *path*, making it if need be; None when it stays locked for too long."""
+    deadline = time.monotonic() + patience
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is(descriptor, path):
+                return descriptor
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                os.close(descriptor)
+                return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+        time.sleep(min(_PAUSE, patience))
+
+
+def _is(descriptor: int, path: Path) -> bool:
+    """Tell whether *path* is still the file that is open: its last holder may have removed it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.lstat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,191 @@
+"""Store paths become one tar: the same bytes on every machine, each path checked on its way."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from agentix.bundle import archive
+from agentix.bundle.archive import Member
+from agentix.bundle.lane import Lane
+from agentix.bundle.manifest import Info, Manifest, StoreObject
+from agentix.bundle.nar import Nar
+from agentix.bundle.tree import CHUNK, Kind, contents, walk
+from agentix.errors import BundleError
+from agentix.progress import SILENT
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+    from pathlib import Path
+
+    from agentix.nix import StorePath
+    from agentix.progress import Progress, Step
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenBundle:
+    """A bundle's tar; ``sha256`` (hex) is the bundle's identity, ``size`` that of the file."""
+
+    path: Path
+    sha256: str
+    size: int
+
+    @property
+    def ref(self) -> str:
+        """How the cache calls this bundle."""
+        return f"sha256-{self.sha256}"
+
+
+def describe(root: Path, closure: Sequence[StorePath]) -> Manifest:
+    """Return the manifest of the bundle whose root is the store path *root*.
+
+    Raises BundleError when *root* is not the result of a bundle build.
+    """
+    path = root / "info.json"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise BundleError(
+            f"{root} is not a built bundle: cannot read {path}: {error.strerror}"
+        ) from error
+    info = Info.parse(data, label=str(path))
+    objects = {
+        entry.path.name: StoreObject(sha256=entry.sha256, size=entry.size) for entry in closure
+    }
+    return Manifest.of(info, objects, root.name)
+
+
+def write_bundle(
+    root: Path, closure: Sequence[StorePath], destination: Path, progress: Progress = SILENT
+) -> WrittenBundle:
+    """Write the bundle of *root* and its *closure* to the file *destination*, atomically.
+
+    Same content, same bytes: nothing of the file system but names, contents, executable bits and
+    link targets goes in. A failure leaves *destination* as it was and nothing beside it. The file
+    is not forced to disk: a deploy verifies every byte, and a build can be repeated.
+
+    Raises BundleError, also when a store path is not what Nix recorded in *closure*.
+    """
+    manifest = describe(root, closure)
+    total = sum(entry.size for entry in closure)
+    temporary = destination.with_name(f".{destination.name[:200]}.{secrets.token_hex(6)}.part")
+    try:
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        try:
+            with progress.step(f"Write {destination.name}", total=total, unit="bytes") as step:
+                digest, size = _write(manifest, closure, file, step)
+                step.outcome(f"{size / 1e6:.1f} MB")
+        finally:
+            os.close(file)
+        temporary.replace(destination)
+    except BaseException as error:
+        with suppress(OSError):
+            temporary.unlink()
+        if isinstance(error, OSError):
+            raise BundleError(f"cannot write {destination}: {error.strerror or error}") from error
+        raise
+    return WrittenBundle(destination, digest, size)
+
+
+def _write(
+    manifest: Manifest, closure: Sequence[StorePath], file: int, step: Step
+) -> tuple[str, int]:
+    sha256 = hashlib.sha256()
+    size = 0
+    with Lane("bundle-digest") as lane:
+
+        def write(data: bytes) -> None:
+            nonlocal size
+            size += len(data)
+            lane.do(partial(sha256.update, data))
+            write_all(file, data)
+
+        stream(manifest, closure, write, step)
+    return sha256.hexdigest(), size
+
+
+def write_all(file: int, data: bytes | memoryview) -> None:
+    """Write all of *data*, however many calls the system needs."""
+    written = os.write(file, data)
+    while written < len(data):
+        written += os.write(file, memoryview(data)[written:])
+
+
+def stream(
+    manifest: Manifest, closure: Sequence[StorePath], write: Callable[[bytes], object], step: Step
+) -> None:
+    """Hand the bytes of the bundle's tar to *write*, in chunks."""
+    out = _Chunks(write)
+    text = manifest.to_bytes()
+    out.add(Member(b"manifest.json", Kind.FILE, len(text)).header())
+    out.add(text)
+    out.add(bytes(archive.padding(len(text))))
+    with Lane("bundle-nar") as lane:
+        for entry in sorted(closure, key=lambda entry: entry.path.name):
+            _add_store_path(entry, out, lane)
+            step.advance(entry.size)
+    link = Member(b"nix/runtime", Kind.SYMLINK, target=manifest.runtime.encode())
+    out.add(link.header() + archive.END)
+    out.flush()
+
+
+def _add_store_path(entry: StorePath, out: _Chunks, lane: Lane) -> None:
+    digest = hashlib.sha256()
+    nar = Nar(lambda data: lane.do(partial(digest.update, data)))
+    top = (b"nix/store/" + os.fsencode(entry.path.name),)
+    for node in walk(entry.path):
+        path = b"/".join(top + node.parts)
+        member = Member(path, node.kind, node.size, node.executable, node.target)
+        archive.check(member)
+        out.add(member.header())
+        nar.enter(node.parts)
+        if node.kind is Kind.DIRECTORY:
+            nar.directory()
+        elif node.kind is Kind.SYMLINK:
+            nar.symlink(node.target)
+        else:
+            nar.file(node.size, executable=node.executable)
+            for piece in contents(node):
+                out.add(piece)
+                nar.content(piece)
+            out.add(bytes(archive.padding(node.size)))
+            nar.end_file()
+    lane.do(partial(_compare, entry, digest, nar.finish()))
+
+
+def _compare(entry: StorePath, digest: hashlib._Hash, size: int) -> None:
+    if size != entry.size or digest.hexdigest() != entry.sha256:
+        raise BundleError(
+            f"{entry.path} is not what Nix recorded: it was modified on disk;"
+            f" repair it with: nix-store --repair-path {entry.path}"
+        )
+
+
+class _Chunks:
+    """Joins the many small pieces of a tar into few large writes."""
+
+    def __init__(self, write: Callable[[bytes], object]) -> None:
+        self._write = write
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def add(self, data: bytes) -> None:
+        if len(data) >= CHUNK // 4:
+            self.flush()
+            self._write(data)
+            return
+        self._pieces.append(data)
+        self._size += len(data)
+        if self._size >= CHUNK:
+            self.flush()
+
+    def flush(self) -> None:
+        if self._pieces:
+            self._write(b"".join(self._pieces))
+            self._pieces.clear()
+            self._size = 0
