@@ -18,10 +18,10 @@ from typing import Annotated, Literal, Self
 from packaging.utils import canonicalize_name
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from agentix.build.sources import LOCK_FILE as LOCK_FILE
 from agentix.errors import LockError
 from agentix.platforms import PlatformName as PlatformName
 
-LOCK_FILE = "bundle.lock"
 FORMAT = 1
 
 _NOT_IN_STORE_NAMES = re.compile(r"[^0-9A-Za-z+._?=-]")

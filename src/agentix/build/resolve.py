@@ -17,6 +17,7 @@ from agentix.build.dynamic import ask_version
 from agentix.build.inputs import UV_LOCK, digest
 from agentix.build.lock import LOCK_FILE, Lock, LockedProject, Target, load
 from agentix.build.project import Project, read_project, read_tree, workspace_root
+from agentix.build.references import refuse_remote_references
 from agentix.build.resolution import Resolution, Resolver, pinned_versions
 from agentix.build.runtime_requirement import runtime_folder, runtime_requirement
 from agentix.build.system import Packages, kept_system_tools, lock_system_tools
@@ -46,6 +47,7 @@ def lock_project(
     """
     root = root.resolve()
     project = read_project(root)
+    refuse_remote_references(project)
     previous = None if upgrade is True else _previous(root)
     toolchain = choose(
         project.requires_python,

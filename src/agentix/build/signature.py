@@ -50,7 +50,8 @@ async def verify(signed: bytes, keyring: Path, where: str) -> str:
     if process.returncode != 0 and not good:
         reasons = errors.decode(errors="replace").strip().splitlines() or ["no reason given"]
         raise LockError(
-            f"{where} is not signed by Debian ({reasons[-1]}); check the mirror and {keyring}"
+            f"{where} is not signed by Debian ({reasons[-1].strip()}); "
+            f"check the mirror and {keyring}"
         )
     return text
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentix.build.lock import LOCK_FILE
 from agentix.errors import ProjectError
 
 if TYPE_CHECKING:
@@ -17,6 +16,7 @@ if TYPE_CHECKING:
 
     from agentix.build.lock import Lock
 
+LOCK_FILE = "bundle.lock"  # named here, where it is left out: importing the lock's model is slow
 NEVER = frozenset({".git", "__pycache__", ".venv"})  # at any depth
 OUTPUTS = frozenset({"build", "dist", "result"})  # at the root only: a package may be called build
 

@@ -130,6 +130,7 @@ def _write_inputs(scratch: Path, constraints: str, preferred: Mapping[str, str])
 
 def _gist(text: str) -> str:
     """Return uv's complaint as one line."""
-    kept = (line.strip(" ×╰─▶│├") for line in text.splitlines())  # noqa: RUF001 - uv draws with it
-    words = [line for line in kept if line and not line.startswith(("warning:", "hint:"))]
-    return " ".join(words).removeprefix("error: ") or "it gave no reason"
+    _, found, complaint = f"\n{text}".rpartition("\nerror: ")
+    lines = (line.strip(" ×╰─▶│├") for line in (complaint if found else text).splitlines())  # noqa: RUF001 - uv draws with it
+    words = [line for line in lines if line and not line.startswith(("warning:", "hint:"))]
+    return " ".join(words).replace(" cause: ", ": ").rstrip(".") or "it gave no reason"

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from agentix.build.toolchain import Toolchain
     from agentix.platforms import Platform
 
-_LATER = "is not supported yet: publish a wheel of it, or make it a path dependency"
 # manylinux began with glibc 2.5 on x86_64 and 2.17 on aarch64; each spelling is one of these.
 _OLDEST_GLIBC = {"x86_64": 5, "aarch64": 17}
 _LEGACY_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
@@ -123,7 +122,10 @@ def select(lock: Pylock, target: Interpreter) -> tuple[Selection, list[Unusable]
             unusable.append(Unusable(package.name, _no_wheel(package, target)))
         else:
             where = "version control" if package.vcs is not None else "a URL or an archive"
-            raise LockError(f"{package.name} comes from {where}, which {_LATER}")
+            raise LockError(
+                f"{package.name} comes from {where}, which is not supported yet: "
+                "use a release of it that has wheels, or make it a path dependency"
+            )
     return Selection(tuple(wheels), tuple(directories)), unusable
 
 
@@ -138,8 +140,8 @@ def _no_wheel(package: Package, target: Interpreter) -> str:
     release = f"{package.name} {package.version}"
     if not package.wheels:
         return (
-            f"{release} has no wheels, only a source archive, which {_LATER}, "
-            "or choose a version that has wheels"
+            f"{release} has no wheel, only a source archive, which is not supported yet: "
+            "choose a version that has wheels, or make it a path dependency"
         )
     tags = sorted({str(tag) for w in package.wheels for tag in parse_wheel_filename(w.filename)[3]})
     shown = ", ".join(tags[:12]) + (f" and {len(tags) - 12} more" if len(tags) > 12 else "")
