@@ -1,18 +1,18 @@
-"""Where this machine keeps what can be made or fetched again."""
+"""Folders in the user's cache for what the steps of a build keep."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 from agentix.errors import FetchError
+from agentix.folders import cache_root
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def cache_folder(name: str) -> Path:
-    """Return the folder *name* of the user's cache; it exists and can be written.
-
-    ``AGENTIX_CACHE_DIR`` chooses the cache; FetchError when it cannot be used.
-    """
+    """Return the folder *name* of the cache, made if need be; FetchError when it cannot be."""
     folder = cache_root() / name
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -21,12 +21,3 @@ def cache_folder(name: str) -> Path:
             f"cannot write the cache {folder}: {error.strerror}; set AGENTIX_CACHE_DIR to a folder"
         ) from error
     return folder
-
-
-def cache_root() -> Path:
-    """Return the user's cache of Agentix; it need not exist."""
-    if chosen := os.environ.get("AGENTIX_CACHE_DIR"):
-        return Path(chosen).absolute()
-    import platformdirs
-
-    return platformdirs.user_cache_path("agentix")

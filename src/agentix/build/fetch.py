@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentix import nix
+from agentix import nix, platforms
 from agentix.build import programs
 from agentix.build.artifacts import Needed, Needs, total_size
 from agentix.build.cache import cache_folder
@@ -41,10 +41,36 @@ _NAMED = 5  # artifacts that a message lists
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What a fetch brought: how many files, and how many bytes they are."""
+    """What a fetch brought: how many files and bytes, and how many files were there before."""
 
     files: int
     size: int
+    present: int
+
+
+def fetch_project(
+    root: Path, *, platform: str | None = None, progress: Progress = SILENT
+) -> Fetched:
+    """Bring into the store everything that building the project in *root* needs.
+
+    The project is locked first if it has no lock that fits.
+    """
+    from agentix.build.artifacts import needs
+    from agentix.build.current import current_lock
+    from agentix.build.request import Request
+
+    request = Request.of(root, platform=platform)
+    store = nix.find()
+    lock = current_lock(root, progress=progress)
+    wanted = needs(lock, request.platform, platforms.current().name)
+    return fetch(
+        wanted,
+        project=root,
+        python=lock.python,
+        thorough=True,
+        progress=progress,
+        store=store,
+    )
 
 
 def missing(needs: Needs, store: Nix, *, thorough: bool = False) -> Needs:
@@ -83,12 +109,13 @@ def fetch(
     Safe to interrupt, and to run several times at once. FetchError says what cannot be had.
     """
     store = store or nix.find()
-    if not _files(missing(needs, store, thorough=thorough)):
-        return Fetched(0, 0)
+    everything = len(sources_of(needs))
+    if not sources_of(missing(needs, store, thorough=thorough)):
+        return Fetched(0, 0, everything)
     downloads = cache_folder("downloads")
     with _alone(downloads):
         lacking = missing(needs, store, thorough=thorough)
-        files = _files(lacking)
+        files = sources_of(lacking)
         wanted = [file for file in files if not _is_kept(downloads, file)]
         if wanted and offline:
             raise FetchError(_offline(wanted, project))
@@ -99,10 +126,10 @@ def fetch(
                 _add(lacking, downloads, store)
                 step.outcome(f"{len(files)} files added")
         _tidy(downloads, files, store)
-        return Fetched(len(wanted), total_size(wanted))
+        return Fetched(len(wanted), total_size(wanted), everything - len(files))
 
 
-def _files(needs: Needs) -> list[Needed]:
+def sources_of(needs: Needs) -> list[Needed]:
     """Return the files that *needs* come from, each once."""
     found = {file.sha256: file for file in needs.files}
     for program in needs.programs:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from agentix.bundle.cache import BundleCache, cache_root
+from agentix.bundle.cache import BundleCache
 from agentix.bundle.entry import CachedBundle
 from agentix.bundle.manifest import Info, Manifest
 from agentix.bundle.writer import WrittenBundle, write_bundle
+from agentix.folders import cache_root
 
 __all__ = [
     "BundleCache",

@@ -25,6 +25,7 @@ from agentix.bundle.memory import Memory
 from agentix.bundle.pipe import pumped
 from agentix.bundle.tree import CHUNK
 from agentix.errors import BundleError
+from agentix.folders import cache_root
 from agentix.progress import SILENT
 
 if TYPE_CHECKING:
@@ -33,16 +34,6 @@ if TYPE_CHECKING:
     from agentix.bundle.manifest import Manifest
     from agentix.nix import StorePath
     from agentix.progress import Progress, Step
-
-
-def cache_root() -> Path:
-    """Return the folder for what can be made again: ``$AGENTIX_CACHE_DIR`` or the user's own."""
-    chosen = os.environ.get("AGENTIX_CACHE_DIR")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
-    from platformdirs import user_cache_path
-
-    return user_cache_path("agentix", appauthor=False)
 
 
 class BundleCache:

@@ -1,0 +1,122 @@
+"""The steps of a build that is not there already."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentix import nix, platforms
+from agentix.build.artifacts import needs
+from agentix.build.built import BuiltBundle
+from agentix.build.current import current_lock
+from agentix.build.expressions import expressions
+from agentix.build.fetch import fetch, missing
+from agentix.build.plan import make_plan
+from agentix.build.project import workspace_root
+from agentix.build.record import Inputs, remember
+from agentix.bundle import write_bundle
+from agentix.errors import BundleError, NixError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentix.build.plan import Plan
+    from agentix.build.request import Request
+    from agentix.bundle import WrittenBundle
+    from agentix.nix import Nix
+    from agentix.progress import Progress
+
+# Outside of the sources these decide whether a lock is current.
+_DECIDING = ("pyproject.toml", "setup.py", "setup.cfg", "uv.toml", "uv.lock")
+
+
+def realise(request: Request, offline: bool, check: bool, progress: Progress) -> BuiltBundle:
+    """Lock, fetch, build and export what *request* asks for, each as far as it is needed."""
+    store = nix.find()
+    root = Path(request.root)
+    lock = current_lock(root, python=request.python, offline=offline, progress=progress)
+    plan = make_plan(lock, request)
+    inputs = _inputs(plan)
+    before = inputs.digest()
+    wanted = needs(lock, request.platform, platforms.current().name)
+
+    def bring(*, thorough: bool = False) -> bool:
+        """Fetch what is missing; say whether anything was."""
+        lacking = missing(wanted, store, thorough=thorough)
+        fetch(
+            wanted,
+            project=root,
+            python=lock.python,
+            offline=offline,
+            thorough=thorough,
+            progress=progress,
+            store=store,
+        )
+        return bool(lacking.files or lacking.programs)
+
+    bring()
+    with tempfile.TemporaryDirectory(prefix="agentix-") as scratch:
+        link = Path(scratch, "result")  # keeps a garbage collection away until the tar is written
+        store_path = _build(plan, link, store, bring, progress)
+        if check:
+            nix.rebuild(store_path, nix=store, progress=progress)
+        written = _export(store_path, plan.output, store, progress)
+        if check:
+            again = _export(store_path, Path(scratch, "again.tar"), store, progress)
+            if again.sha256 != written.sha256:
+                raise BundleError(f"writing {plan.output.name} twice gave different bytes")
+    bundle = BuiltBundle(
+        path=written.path,
+        sha256=written.sha256,
+        size=written.size,
+        name=plan.name,
+        version=plan.version,
+        platform=plan.platform,
+        store_path=store_path,
+    )
+    if inputs.digest() == before:  # else somebody edited meanwhile, and the next build must look
+        remember(request, inputs, before, bundle)
+    return bundle
+
+
+def _inputs(plan: Plan) -> Inputs:
+    roots = [source.root for source in plan.sources.values()]
+    spaces = {workspace_root(plan.lock.parent)}
+    deciding = {folder / name for folder in {*roots, *spaces} for name in _DECIDING}
+    return Inputs(
+        trees=tuple((str(root), tuple(str(o) for o in roots if o != root)) for root in roots),
+        files=(str(plan.lock), *sorted(map(str, deciding))),
+        output=str(plan.output),
+    )
+
+
+def _build(
+    plan: Plan, link: Path, store: Nix, bring: Callable[..., bool], progress: Progress
+) -> Path:
+    file = link.with_name("plan.json")
+    file.write_text(plan.dumps(), encoding="utf-8")
+
+    def attempt() -> Path:
+        arguments = {"plan": str(file)}
+        return nix.build(
+            expressions() / "build.nix", arguments, out_link=link, nix=store, progress=progress
+        )
+
+    try:
+        return attempt()
+    except NixError as error:
+        # An artifact whose path exists, but which the store does not know to be whole.
+        if error.returncode is None or not bring(thorough=True):
+            raise
+        return attempt()
+
+
+def _export(store_path: Path, output: Path, store: Nix, progress: Progress) -> WrittenBundle:
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise BundleError(
+            f"cannot write into {output.parent}: {error.strerror}; choose another --output"
+        ) from error
+    return write_bundle(store_path, nix.closure(store_path, nix=store), output, progress)

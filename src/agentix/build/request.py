@@ -1,0 +1,61 @@
+"""What a build is asked for, checked before anything is read or written."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentix import platforms
+from agentix.errors import ProjectError
+
+_NAME = re.compile(r"[A-Za-z0-9]+([-_.][A-Za-z0-9]+)*")
+_FILE = ".tar"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One build: of the project in ``root``, for ``platform``.
+
+    ``name`` overrides the bundle's name, ``output`` is where to write, ``python`` a minor version.
+    """
+
+    root: str
+    platform: platforms.PlatformName
+    name: str | None = None
+    output: str | None = None
+    python: str | None = None
+
+    @classmethod
+    def of(
+        cls,
+        root: Path,
+        *,
+        output: Path | None = None,
+        name: str | None = None,
+        platform: str | None = None,
+        python: str | None = None,
+    ) -> Request:
+        """Return the request in these words; ProjectError names the one that cannot be."""
+        if name is not None and not _NAME.fullmatch(name):
+            raise ProjectError(
+                f"a bundle cannot be called {name!r}; use letters and digits, with single "
+                "'-', '_' or '.' between them"
+            )
+        try:
+            chosen = platforms.parse(platform) if platform else platforms.current()
+        except ValueError as error:
+            raise ProjectError(str(error)) from error
+        where = None if output is None else os.path.abspath(output)  # noqa: PTH100 - no links
+        return cls(str(root.resolve()), chosen.name, name, where, python)
+
+    def destination(self, name: str, version: str) -> Path:
+        """Return the file to write: what was asked for, when that is a ``.tar``, else in a folder.
+
+        The default folder is ``dist`` in the project.
+        """
+        where = Path(self.output or Path(self.root, "dist"))
+        if where.suffix == _FILE and not where.is_dir():
+            return where
+        return where / f"{name}-{version}-{self.platform.replace('/', '-')}.bundle.tar"

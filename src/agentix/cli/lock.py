@@ -1,0 +1,56 @@
+"""``agentix lock``: decide, and write down, what a bundle is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def command(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH] [NAME]...",
+            help="The project's folder, and with --upgrade the packages to take anew.",
+        ),
+    ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Fail when the lock is out of date; write nothing.")
+    ] = False,
+    upgrade: Annotated[
+        bool, typer.Option("--upgrade", help="Take new versions, of all packages or of NAME.")
+    ] = False,
+    python: Annotated[str | None, typer.Option(help="A minor version, such as 3.13.")] = None,
+) -> None:
+    """Resolve a project's dependencies into its bundle.lock."""
+    path, names = _split(words or [], upgrade)
+    if check and upgrade:
+        raise typer.BadParameter("--check writes nothing, so it cannot --upgrade")
+    from agentix.build.current import check_lock, write_lock
+    from agentix.cli.progress import terminal_progress
+
+    if check:
+        check_lock(path, python=python)
+        typer.echo(f"{path / 'bundle.lock'} is up to date")
+        return
+    with terminal_progress() as progress:
+        written = write_lock(
+            path, python=python, upgrade=(names or True) if upgrade else (), progress=progress
+        )
+    state = "written" if written.changed else "unchanged"
+    typer.echo(f"{written.file} {state}")
+
+
+def _split(words: list[str], upgrade: bool) -> tuple[Path, list[str]]:
+    """Tell the project's folder from the names to upgrade: a name is no path and no project."""
+    if not words:
+        return Path(), []
+    first = Path(words[0])
+    if not upgrade:
+        if len(words) > 1:
+            raise typer.BadParameter(f"{words[1]!r} is one word too many; names need --upgrade")
+        return first, []
+    is_path = "/" in words[0] or words[0].startswith(".") or (first / "pyproject.toml").is_file()
+    return (first, words[1:]) if is_path else (Path(), words)
