@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
+import inspect
 import shutil
 import subprocess
 
@@ -41,6 +43,22 @@ def _docker() -> str | None:
     except docker.errors.DockerException as error:
         return f"no Docker engine answers ({error}); tools/setup.sh engines starts one"
     return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an ``async def`` test on a loop of its own, which it must leave without tasks."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = pyfuncitem._fixtureinfo.argnames
+    arguments = {name: pyfuncitem.funcargs[name] for name in names}
+
+    async def scenario() -> None:
+        await pyfuncitem.obj(**arguments)
+        assert asyncio.all_tasks() == {asyncio.current_task()}, "the test leaves tasks behind"
+
+    asyncio.run(scenario())
+    return True
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

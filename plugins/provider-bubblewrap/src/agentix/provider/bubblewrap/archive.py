@@ -1,0 +1,239 @@
+"""Image archives: what ``docker save`` and ``skopeo`` write, and plain root file systems.
+
+Reading gives a value: where the layers are, what they must hash to, and the configuration. Nothing
+is unpacked here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import tarfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+
+from agentix.errors import ImageError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_MAX_JSON = 8 * 1024 * 1024
+_INDEX_TYPES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+_MOST_NESTED = 4
+_ROOT_FOLDERS = frozenset(("bin", "dev", "etc", "home", "lib", "proc", "root", "tmp", "usr", "var"))
+M = TypeVar("M")
+
+
+class _Model(BaseModel):
+    """Foreign JSON: what is unknown is somebody else's business."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class RunConfig(_Model):
+    """How programs of the image are meant to run. Entrypoint and Cmd are ignored on purpose."""
+
+    user: Annotated[str | None, Field(alias="User")] = None
+    env: Annotated[tuple[str, ...] | None, Field(alias="Env")] = None
+    working_dir: Annotated[str | None, Field(alias="WorkingDir")] = None
+
+
+class _Rootfs(_Model):
+    type: Literal["layers"] = "layers"
+    diff_ids: tuple[str, ...] = ()
+
+
+class ImageDescription(_Model):
+    """The configuration of an image, in the form that engines and the OCI share."""
+
+    architecture: str = ""
+    os: str = "linux"
+    config: RunConfig | None = None
+    rootfs: _Rootfs = Field(default_factory=_Rootfs)
+
+
+class _DockerImage(_Model):
+    config: Annotated[str, Field(alias="Config")]
+    layers: Annotated[tuple[str, ...], Field(alias="Layers")]
+
+
+class _Platform(_Model):
+    architecture: str = ""
+    os: str = ""
+
+
+class _Descriptor(_Model):
+    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+    media_type: Annotated[str, Field(alias="mediaType")] = ""
+    platform: _Platform | None = None
+
+
+class _Index(_Model):
+    manifests: tuple[_Descriptor, ...]
+
+
+class _Manifest(_Model):
+    config: _Descriptor
+    layers: tuple[_Descriptor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer: a member of the archive (None: the archive itself), and its SHA-256 as two hexes.
+
+    ``packed`` is that of the member as it is, ``unpacked`` that of the tar in it; None is unknown.
+    """
+
+    member: str | None
+    packed: str | None = None
+    unpacked: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ArchivedImage:
+    """An image as an archive describes it; ``digest`` (hex) identifies all that it says."""
+
+    digest: str | None
+    layers: tuple[Layer, ...]
+    description: ImageDescription
+
+
+def describe(path: Path, architecture: str) -> ArchivedImage:
+    """Read what the archive at *path* holds, for *architecture* where it holds several.
+
+    Raises ImageError when it is no archive, or does not hold exactly one image.
+    """
+    try:
+        with tarfile.open(path) as archive:
+            return _Archive(path, archive).describe(architecture)
+    except (tarfile.TarError, OSError, EOFError) as error:
+        raise ImageError(
+            f"image {path} is no tar archive that can be read ({error}); give a root file system, "
+            "or what `docker save` or `skopeo copy … oci-archive:…` wrote"
+        ) from error
+
+
+class _Archive:
+    def __init__(self, path: Path, archive: tarfile.TarFile) -> None:
+        self._path = path
+        self._archive = archive
+
+    def describe(self, architecture: str) -> ArchivedImage:
+        names = self._top_level()
+        if names is not None and {"oci-layout", "index.json"} <= names:
+            return self._oci(architecture)
+        if names is not None and "manifest.json" in names:
+            return self._docker()
+        return ArchivedImage(None, (Layer(None),), ImageDescription())
+
+    def _top_level(self) -> set[str] | None:
+        """Return the names at the top; None as soon as they are those of a root file system.
+
+        That may hold 100,000 names, and is about to be read once more.
+        """
+        names = set()
+        for member in self._archive:
+            name = _clean(member.name).partition("/")[0]
+            if name in _ROOT_FOLDERS:
+                return None
+            names.add(name)
+        return names
+
+    def _docker(self) -> ArchivedImage:
+        images = self._parse(tuple[_DockerImage, ...], self._read("manifest.json"), "manifest.json")
+        if len(images) != 1:
+            raise ImageError(f"image {self._path} holds {len(images)} images; save one of them")
+        content = self._read(images[0].config)
+        description = self._parse(ImageDescription, content, images[0].config)
+        digests = description.rootfs.diff_ids
+        if len(digests) != len(images[0].layers):
+            raise ImageError(f"image {self._path} does not hold the layers that it describes")
+        layers = tuple(
+            Layer(member, unpacked=_hex(digest))
+            for member, digest in zip(images[0].layers, digests, strict=True)
+        )
+        return ArchivedImage(hashlib.sha256(content).hexdigest(), layers, description)
+
+    def _oci(self, architecture: str) -> ArchivedImage:
+        index = self._parse(_Index, self._read("index.json"), "index.json")
+        descriptor = self._choose(index, architecture)
+        manifest = self._parse(_Manifest, self._blob(descriptor), "manifest")
+        description = self._parse(ImageDescription, self._blob(manifest.config), "configuration")
+        digests = description.rootfs.diff_ids
+        if len(digests) != len(manifest.layers):
+            raise ImageError(f"image {self._path} does not hold the layers that it describes")
+        layers = tuple(
+            Layer(_member(layer), packed=_hex(layer.digest), unpacked=_hex(digest))
+            for layer, digest in zip(manifest.layers, digests, strict=True)
+        )
+        return ArchivedImage(_hex(descriptor.digest), layers, description)
+
+    def _choose(self, index: _Index, architecture: str) -> _Descriptor:
+        """Return the one manifest of *index* for *architecture*."""
+        for _ in range(_MOST_NESTED):
+            candidates = [
+                each
+                for each in index.manifests
+                if each.platform is None or each.platform.architecture in ("", architecture)
+            ]
+            if not candidates:
+                others = ", ".join(
+                    f"{each.platform.os}/{each.platform.architecture}"
+                    for each in index.manifests
+                    if each.platform
+                )
+                raise ImageError(
+                    f"image {self._path} is for {others or 'nothing'}, not for linux/{architecture}"
+                )
+            if len(candidates) > 1:
+                raise ImageError(
+                    f"image {self._path} holds {len(candidates)} images; save one of them"
+                )
+            if candidates[0].media_type not in _INDEX_TYPES:
+                return candidates[0]
+            index = self._parse(_Index, self._blob(candidates[0]), "index")
+        raise ImageError(f"image {self._path} has an index in an index, again and again")
+
+    def _blob(self, descriptor: _Descriptor) -> bytes:
+        content = self._read(_member(descriptor))
+        if hashlib.sha256(content).hexdigest() != _hex(descriptor.digest):
+            raise ImageError(f"image {self._path} is damaged: it alters {descriptor.digest}")
+        return content
+
+    def _read(self, name: str) -> bytes:
+        try:
+            file = self._archive.extractfile(name)
+        except KeyError:
+            file = None
+        if file is None:
+            raise ImageError(f"image {self._path} lacks {name!r}; save it again")
+        content = file.read(_MAX_JSON + 1)
+        if len(content) > _MAX_JSON:
+            raise ImageError(f"image {self._path} has a description too long to be one, {name!r}")
+        return content
+
+    def _parse(self, kind: type[M], content: bytes, what: str) -> M:
+        try:
+            return TypeAdapter(kind).validate_json(content)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in first["loc"])
+            raise ImageError(
+                f"image {self._path} has a {what} that cannot be read: {where}: {first['msg']}"
+            ) from error
+
+
+def _clean(name: str) -> str:
+    return name.removeprefix("./").rstrip("/")
+
+
+def _hex(digest: str) -> str:
+    return digest.removeprefix("sha256:")
+
+
+def _member(descriptor: _Descriptor) -> str:
+    return f"blobs/sha256/{_hex(descriptor.digest)}"

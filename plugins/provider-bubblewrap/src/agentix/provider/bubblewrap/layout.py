@@ -1,0 +1,137 @@
+"""How a root file system is put together under a throw-away overlay: decided here, as a value.
+
+One overlay over the whole is not always possible: the kernel refuses one over a folder that has
+other file systems mounted below it, which the host's own root always has. Such a folder is made
+anew in memory, and each thing in it gets a place of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from agentix.errors import ImageError
+
+# What every sandbox has of its own, in place of the image's.
+OWN = frozenset(("proc", "dev", "sys", "nix"))
+# On the host's root these hold sockets and secrets of others; a sandbox gets empty ones.
+_PRIVATE = {"run": 0o755, "tmp": 0o1777}
+# What the kernel lays an overlay over; others (vfat, FUSE, network shares) appear read-only.
+_OVERLAID = frozenset(
+    [
+        *("bcachefs", "btrfs", "erofs", "ext2", "ext3", "ext4", "f2fs", "nfs", "nfs4"),
+        *("overlay", "squashfs", "tmpfs", "virtiofs", "xfs", "zfs"),
+    ]
+)
+_DEEPEST = 3  # how far down folders are made anew, to keep what is beside a mounted file system
+_MOST_ENTRIES = 512
+
+
+@dataclass(frozen=True, slots=True)
+class Overlay:
+    """*source* at *place*; writes go to memory."""
+
+    source: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bind:
+    """*source* at *place*, read-only; left out when it has gone meanwhile."""
+
+    source: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """An empty folder in memory."""
+
+    place: str
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A symbolic link."""
+
+    target: str
+    place: str
+
+
+Piece = Overlay | Bind | Folder | Link
+Mounts = dict[str, str]
+
+
+def mounts(table: Path = Path("/proc/self/mountinfo")) -> Mounts:
+    """Return the mounted file systems: where, and of which type."""
+    found = {}
+    for line in table.read_bytes().decode(errors="surrogateescape").splitlines():
+        before, _, after = line.partition(" - ")
+        found[_unescape(before.split(" ")[4])] = after.split(" ")[0]
+    return found
+
+
+def lay_out(root: Path, mounted: Mounts, *, host: bool) -> list[Piece]:
+    """Return the pieces, in the order of mounting, that make *root* a sandbox's root.
+
+    *host* says that it is this machine's own. Raises ImageError when *root* cannot be read.
+    """
+    if not _has_mounts_below(str(root), mounted):
+        return [Overlay(str(root), "/")]
+    pieces: list[Piece] = []
+    try:
+        for entry in _entries(str(root)):
+            if entry.name in OWN:
+                continue
+            if host and entry.name in _PRIVATE:
+                pieces.append(Folder(f"/{entry.name}", _PRIVATE[entry.name]))
+            else:
+                pieces += _place(entry, "", mounted, 1)
+    except OSError as error:
+        raise ImageError(f"image {root} cannot be read: {error}") from error
+    return pieces
+
+
+def _place(entry: os.DirEntry[str], parent: str, mounted: Mounts, depth: int) -> list[Piece]:
+    place = f"{parent}/{entry.name}"
+    if entry.is_symlink():
+        return [Link(str(Path(entry.path).readlink()), place)]
+    if not entry.is_dir(follow_symlinks=False):
+        return [Bind(entry.path, place)] if entry.is_file(follow_symlinks=False) else []
+    if not _has_mounts_below(entry.path, mounted):
+        fits = _type_of(entry.path, mounted) in _OVERLAID
+        return [Overlay(entry.path, place) if fits else Bind(entry.path, place)]
+    try:
+        children = _entries(entry.path) if depth < _DEEPEST else []
+    except OSError:
+        children = []  # not ours to look into
+    if not 0 < len(children) <= _MOST_ENTRIES:
+        return [Bind(entry.path, place)]
+    mode = stat.S_IMODE(entry.stat(follow_symlinks=False).st_mode)
+    pieces: list[Piece] = [Folder(place, mode & 0o1777)]
+    for child in children:
+        pieces += _place(child, place, mounted, depth + 1)
+    return pieces
+
+
+def _entries(folder: str) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return sorted(entries, key=lambda entry: entry.name)
+
+
+def _has_mounts_below(folder: str, mounted: Mounts) -> bool:
+    prefix = f"{folder.rstrip('/')}/"
+    return any(place.startswith(prefix) and place != "/" for place in mounted)
+
+
+def _type_of(folder: str, mounted: Mounts) -> str:
+    path = Path(folder)
+    return next((mounted[str(p)] for p in (path, *path.parents) if str(p) in mounted), "")
+
+
+def _unescape(text: str) -> str:
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

@@ -1,0 +1,168 @@
+"""The options of bubblewrap for one sandbox: decided here, as a list of text."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentix.errors import ImageError
+from agentix.provider.bubblewrap.layout import OWN, Bind, Folder, Link, Overlay, lay_out
+from agentix.provider.bubblewrap.scoped import resolve
+from agentix.provider.runtime_folder import MOUNT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agentix.provider.bubblewrap.config import BubblewrapProviderConfig
+    from agentix.provider.bubblewrap.images import Image
+    from agentix.provider.bubblewrap.layout import Mounts, Piece
+    from agentix.provider.bubblewrap.user import User
+    from agentix.provider.runtime_folder import RuntimeFolder
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+_ISOLATION = (
+    *("--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
+    *("--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
+    *("--die-with-parent", "--new-session"),
+)
+# A sandbox of root's is still root's to the kernel where that asks for a number only, as the
+# files below /proc/sys do. The same places are closed in containers.
+_READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
+_HIDDEN_FILES = (
+    "/proc/kcore",
+    "/proc/keys",
+    "/proc/latency_stats",
+    "/proc/sched_debug",
+    "/proc/timer_list",
+    "/proc/timer_stats",
+)
+_HIDDEN_FOLDERS = ("/proc/acpi", "/proc/scsi", "/sys/firmware")
+
+
+def options_for(
+    image: Image,
+    user: User,
+    *,
+    nix: Path,
+    folder: RuntimeFolder,
+    environment: Mapping[str, str],
+    config: BubblewrapProviderConfig,
+    mounted: Mounts,
+) -> list[str]:
+    """Return the options that make *image* a sandbox with the bundle *nix*.
+
+    It is reached through *folder*. Raises ImageError when the image cannot take what a sandbox
+    needs.
+    """
+    _check(image)
+    workdir = f"/{(image.run.working_dir or '').lstrip('/')}"
+    pieces = lay_out(image.root, mounted, host=image.host)
+    options = [*_ISOLATION, "--uid", str(user.uid), "--gid", str(user.gid)]
+    if not image.host:  # whose own name is in its own /etc/hosts
+        options += ["--hostname", folder.sandbox_id]
+    if config.network == "none":
+        options.append("--unshare-net")
+    for piece in pieces:
+        options += _piece(piece)
+    options += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", "/sys", "/sys"]
+    options += _closed()
+    options += _names(image, folder, config)
+    options += ["--ro-bind", str(nix), "/nix", "--bind", str(folder.mount), MOUNT]
+    options += _working_folder(image, workdir)
+    if config.read_only:
+        overlays = {piece.place for piece in pieces if isinstance(piece, Overlay)}
+        for place in sorted(overlays | {"/"}):
+            options += ["--remount-ro", place]
+    options.append("--clearenv")
+    for name, value in environment.items():
+        options += ["--setenv", name, value]
+    return [*options, "--chdir", workdir]
+
+
+def environment_of(image: Image, user: User, added: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the image's environment as an engine would give it, and *added*.
+
+    Nothing of the host's own environment is in it.
+    """
+    environment = {"PATH": PATH, "HOME": user.home}
+    for entry in image.run.env or ():
+        name, separator, value = entry.partition("=")
+        if name and separator:
+            environment[name] = value
+    return environment | dict(added or {})
+
+
+def _piece(piece: Piece) -> list[str]:
+    match piece:
+        case Overlay(source, place):
+            return ["--overlay-src", source, "--tmp-overlay", place]
+        case Bind(source, place):
+            return ["--ro-bind-try", source, place]
+        case Folder(place, mode):
+            return ["--perms", f"{mode:o}", "--dir", place]
+        case Link(target, place):
+            return ["--symlink", target, place]
+
+
+def _closed() -> list[str]:
+    options = []
+    for place in _READ_ONLY:
+        options += ["--ro-bind-try", place, place]
+    for place in filter(os.path.exists, _HIDDEN_FILES):
+        options += ["--ro-bind", "/dev/null", place]
+    for place in filter(os.path.isdir, _HIDDEN_FOLDERS):
+        options += ["--tmpfs", place, "--remount-ro", place]
+    return options
+
+
+def _check(image: Image) -> None:
+    """Refuse an image with a link where a sandbox gets something of its own.
+
+    bubblewrap would follow it while it can still see the host.
+    """
+    if image.host:
+        return
+    for name in sorted(OWN):
+        place = image.root / name
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            raise ImageError(f"image {image.label} has a /{name} that is no folder")
+    for program in ("bin/sh", "usr/bin/env"):
+        place = image.root / program
+        if place.is_symlink() and str(place.readlink()).startswith("/nix/"):
+            raise ImageError(
+                f"image {image.label} keeps its own programs in /nix, where a sandbox has the "
+                f"bundle's (/{program} leads to {place.readlink()}); use an image without Nix"
+            )
+
+
+def _names(image: Image, folder: RuntimeFolder, config: BubblewrapProviderConfig) -> list[str]:
+    """Give look-ups of names what engines give them: localhost, and the host's resolver."""
+    if image.host:
+        return []
+    options = []
+    hosts = resolve(image.root, "/etc/hosts")
+    if not hosts.is_file() or not hosts.stat().st_size:
+        names = folder.path / "hosts"
+        names.write_text(f"127.0.0.1\tlocalhost {folder.sandbox_id}\n::1\tlocalhost\n")
+        options += ["--bind", str(names), _place(image, "/etc/hosts")]
+    resolver = os.path.realpath("/etc/resolv.conf")
+    if config.network == "host" and Path(resolver).is_file():
+        options += ["--ro-bind", resolver, _place(image, "/etc/resolv.conf")]
+    return options
+
+
+def _working_folder(image: Image, workdir: str) -> list[str]:
+    """Make the working folder, as engines do, where the image lacks it."""
+    place = resolve(image.root, workdir)
+    if place.is_dir():
+        return []
+    if place.exists():
+        raise ImageError(f"image {image.label} has a working folder {workdir} that is no folder")
+    return ["--dir", _place(image, workdir)]
+
+
+def _place(image: Image, name: str) -> str:
+    """Return *name* as a path in the sandbox without any link in it."""
+    return f"/{resolve(image.root, name).relative_to(image.root)}"

@@ -1,0 +1,121 @@
+"""Processes known by number, also in another process than the one that started them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+_POLL = 0.002
+_REAP_BOUND = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRef:
+    """A process that may have ended: the number alone could be another one's by now."""
+
+    pid: int
+    started: int
+
+    @classmethod
+    def of(cls, pid: int) -> Self:
+        """Return the process that has the number *pid* now; ProcessLookupError when none has."""
+        return cls(pid, _stat(pid)[1])
+
+    def exists(self) -> bool:
+        """Tell whether it runs, or has ended and its parent has not noticed."""
+        with suppress(ProcessLookupError):
+            return _stat(self.pid)[1] == self.started
+        return False
+
+    def runs(self) -> bool:
+        """Tell whether it has not ended."""
+        with suppress(ProcessLookupError):
+            state, started = _stat(self.pid)
+            return started == self.started and state not in "ZX"
+        return False
+
+    def send(self, number: signal.Signals) -> None:
+        """Send a signal to this process and no other; nothing happens when it has ended."""
+        with suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(self.pid)
+            try:
+                if self.exists():
+                    signal.pidfd_send_signal(descriptor, number)
+            finally:
+                os.close(descriptor)
+
+    async def ended(self) -> None:
+        """Return once it has ended, whether or not its parent has noticed."""
+        try:
+            descriptor = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            return
+        try:
+            if not self.runs():
+                return
+            loop = asyncio.get_running_loop()
+            ready = asyncio.Event()
+            loop.add_reader(descriptor, ready.set)
+            try:
+                await ready.wait()
+            finally:
+                loop.remove_reader(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxProcesses:
+    """The first process of a sandbox, whose end ends all of them, and the bubblewrap above it."""
+
+    first: ProcessRef
+    bubblewrap: ProcessRef
+
+    @classmethod
+    def parse(cls, facts: Mapping[str, Any]) -> Self:
+        """Read what :meth:`facts` gave."""
+        return cls(ProcessRef(**facts["first"]), ProcessRef(**facts["bubblewrap"]))
+
+    def facts(self) -> dict[str, Any]:
+        """Return this as plain values."""
+        return asdict(self)
+
+    async def stop(self, grace: float) -> None:
+        """Ask the sandbox to end, kill it after *grace* seconds, and return when all is gone."""
+        if grace > 0:
+            self.first.send(signal.SIGTERM)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(grace):
+                    await self.first.ended()
+        # The kernel kills and reaps everything in the namespace before its first process is gone.
+        self.first.send(signal.SIGKILL)
+        await self.first.ended()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REAP_BOUND):
+                await self.bubblewrap.ended()
+        self.bubblewrap.send(signal.SIGKILL)
+        await self.bubblewrap.ended()
+        # Its parent reaps it: this process in another thread, or the one that created it.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REAP_BOUND):
+                while self.bubblewrap.exists():  # noqa: ASYNC110 - only a parent is told
+                    await asyncio.sleep(_POLL)
+
+
+def _stat(pid: int) -> tuple[str, int]:
+    """Return the state of process *pid*, and when it started."""
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        raise ProcessLookupError(f"no process {pid}") from None
+    fields = text.rpartition(")")[2].split()
+    return fields[0], int(fields[19])

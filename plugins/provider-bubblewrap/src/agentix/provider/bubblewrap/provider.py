@@ -1,0 +1,167 @@
+"""The provider: one bubblewrap a sandbox, owned by the process that created it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from agentix import platforms
+from agentix.bundle import BundleCache
+from agentix.errors import ImageError, ProviderError, SandboxNotFound
+from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxInfo, SandboxProvider
+from agentix.provider.bubblewrap.config import BubblewrapProviderConfig
+from agentix.provider.bubblewrap.diagnosis import explain
+from agentix.provider.bubblewrap.elf import platform_of
+from agentix.provider.bubblewrap.images import ImageStore
+from agentix.provider.bubblewrap.layout import mounts
+from agentix.provider.bubblewrap.options import environment_of, options_for
+from agentix.provider.bubblewrap.process import SandboxProcess
+from agentix.provider.bubblewrap.process_ref import SandboxProcesses
+from agentix.provider.bubblewrap.program import find_program
+from agentix.provider.bubblewrap.user import user_of
+from agentix.provider.readiness import until_ready
+from agentix.provider.runtime_folder import COMMAND, RuntimeFolder
+from agentix.provider.teardown import carry_out, undone_on_error
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from agentix.bundle import CachedBundle
+    from agentix.provider.bubblewrap.images import Image
+
+_PREFIX = "bwrap"
+_BOUND = 30.0  # seconds, beyond the grace that a sandbox is given, to be rid of it
+
+
+class BubblewrapProvider(SandboxProvider):
+    """Makes sandboxes with bubblewrap: rootless, without a daemon.
+
+    ``image`` is ``"host"`` (this machine's root, with memory laid over it), the folder of a root
+    file system, a tar of one, or an archive by ``docker save`` or ``skopeo`` (OCI layout); archives
+    are unpacked once. A sandbox ends with the process that created it, at the latest; meanwhile
+    other processes of the same user can ``get`` and ``delete`` it.
+    """
+
+    def __init__(self, config: BubblewrapProviderConfig | None = None) -> None:
+        self.config = config or BubblewrapProviderConfig()
+
+    async def create(self, config: SandboxConfig) -> Sandbox:
+        """Return a new sandbox that answers.
+
+        Raises ImageError, BundleError, or ProviderError when bubblewrap cannot run here, or cannot
+        do what *config* asks for.
+        """
+        self._refuse_limits(config)
+        program, image, bundle = await asyncio.to_thread(self._open, config)
+        folder = RuntimeFolder.create(_PREFIX)
+        starting: asyncio.Task[SandboxProcess] | None = None
+
+        async def undo() -> None:
+            try:
+                await self._end(starting)
+            finally:
+                folder.remove()
+
+        what = f"ending sandbox {folder.sandbox_id}"
+        async with undone_on_error(undo, what=what, within=_BOUND):
+            options = await asyncio.to_thread(self._options, image, bundle, folder, config)
+            starting = asyncio.create_task(SandboxProcess.start(program, options, COMMAND))
+            try:
+                process = await asyncio.shield(starting)
+            except OSError as error:
+                raise ProviderError(f"bubblewrap ({program}) cannot be started: {error}") from error
+            if process.processes is not None:
+                folder.record(process.processes.facts())
+            await until_ready(
+                folder,
+                death=process.ended,
+                account=lambda: explain(process.tail.text()) or process.tail.account(),
+                within=self.config.start_timeout,
+            )
+        return self._handle(folder)
+
+    async def delete(self, sandbox_id: SandboxId) -> None:
+        """End the sandbox and remove its folder; nothing happens when it is gone already."""
+        try:
+            folder, facts = RuntimeFolder.find(sandbox_id)
+        except SandboxNotFound:
+            return
+
+        async def end() -> None:
+            await SandboxProcesses.parse(facts).stop(self.config.stop_timeout)
+            folder.remove()
+
+        within = self.config.stop_timeout + _BOUND
+        await carry_out(end(), what=f"deleting sandbox {sandbox_id}", within=within)
+
+    async def get(self, sandbox_id: SandboxId) -> Sandbox:
+        """Return a handle of a sandbox that lives; SandboxNotFound when it does not."""
+        folder, facts = RuntimeFolder.find(sandbox_id)
+        if not SandboxProcesses.parse(facts).first.runs():
+            raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it to tidy up")
+        return self._handle(folder)
+
+    @staticmethod
+    def _handle(folder: RuntimeFolder) -> Sandbox:
+        info = SandboxInfo(folder.sandbox_id, folder.url, "running")
+        return Sandbox(info, token=folder.token)
+
+    @staticmethod
+    def _refuse_limits(config: SandboxConfig) -> None:
+        limits = config.resource.requested() if config.resource else []
+        if limits:
+            raise ProviderError(
+                f"bubblewrap cannot limit {' or '.join(limits)}; leave out resource, "
+                "or use a provider that can, such as docker"
+            )
+
+    def _open(self, config: SandboxConfig) -> tuple[Path, Image, CachedBundle]:
+        """Find everything that a sandbox is made of, and that it fits together."""
+        program = find_program(self.config.program)
+        try:
+            machine = platforms.current().name
+        except ValueError as error:
+            raise ProviderError(str(error)) from error
+        bundle = BundleCache().open(config.bundle)
+        bundle.check_platform(config.platform or machine)
+        if bundle.manifest.platform != machine:
+            raise ProviderError(
+                f"bundle {bundle.manifest.title} is for {bundle.manifest.platform}, "
+                f"but this machine is {machine}; bubblewrap emulates nothing"
+            )
+        image = ImageStore(self.config.cache).open(config.image)
+        made_for = image.platform or (None if image.host else platform_of(image.root))
+        if made_for not in (None, machine):
+            raise ImageError(
+                f"image {image.label} is for {made_for}, but the bundle and this machine are for "
+                f"{machine}; use an image for {machine}"
+            )
+        return program, image, bundle
+
+    def _options(
+        self, image: Image, bundle: CachedBundle, folder: RuntimeFolder, config: SandboxConfig
+    ) -> list[str]:
+        user = user_of(image)
+        return options_for(
+            image,
+            user,
+            nix=bundle.nix,
+            folder=folder,
+            environment=environment_of(image, user, config.env),
+            config=self.config,
+            mounted=mounts(),
+        )
+
+    @staticmethod
+    async def _end(starting: asyncio.Task[SandboxProcess] | None) -> None:
+        """End a sandbox that is not wanted any more, however far its start has come."""
+        if starting is None:
+            return
+        try:
+            process = await starting
+        except OSError:
+            return  # it never ran; whoever started it has the error
+        if process.processes is not None:
+            await process.processes.stop(grace=0)
+        process.kill()
+        await process.ended()

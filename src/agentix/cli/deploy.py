@@ -1,0 +1,109 @@
+"""``agentix deploy BACKEND BUNDLE``: bring a bundle to where a provider finds it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from enum import StrEnum
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+if TYPE_CHECKING:
+    from agentix.provider.deploy import DeployedBundle
+
+
+class Format(StrEnum):
+    """How the result is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class _Backends(TyperGroup):
+    """One subcommand for each installed provider, found when it is asked for."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        from agentix.provider.registry import providers
+
+        return [*super().list_commands(ctx), *providers().names()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        command = super().get_command(ctx, cmd_name)
+        if command is None:
+            from agentix.provider.registry import providers
+
+            providers().require(cmd_name)
+            command = _command_for(cmd_name)
+        return command
+
+
+app = typer.Typer(cls=_Backends, no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def _deploy() -> None:
+    """Bring a bundle to where a provider finds it."""
+
+
+@app.command("list")
+def _list(
+    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TEXT,
+) -> None:
+    """List the backends that bundles can be deployed to."""
+    from agentix.provider.registry import providers
+
+    names = sorted(providers().all())
+    if output is Format.JSON:
+        typer.echo(json.dumps(names))
+    else:
+        typer.echo("\n".join(names) or "no provider is installed; install agentix-provider-…")
+
+
+def _command_for(backend: str) -> Any:
+    """Make the subcommand of *backend*; whether that loads shows when it is run."""
+
+    def deploy(
+        bundle: Annotated[
+            Path, typer.Argument(help="A .bundle.tar, a cache entry, sha256-…, or a nix result.")
+        ],
+        name: Annotated[
+            str | None, typer.Option(help="What to call it, where the backend has names.")
+        ] = None,
+        platform: Annotated[
+            str | None, typer.Option(help="The platform that it must be for, as linux/amd64.")
+        ] = None,
+        output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TEXT,
+    ) -> None:
+        from agentix.cli.progress import terminal_progress
+        from agentix.provider.deploy import deploy as deploy_to
+        from agentix.provider.registry import providers
+
+        provider = providers().get(backend)
+        with terminal_progress() as progress:
+            deployed = asyncio.run(
+                deploy_to(provider, bundle, name=name, platform=platform, progress=progress)
+            )
+        _print(deployed, output)
+
+    holder = typer.Typer(add_completion=False)
+    holder.command(backend, help=f"Deploy a bundle to {backend}.")(deploy)
+    return typer.main.get_command(holder)
+
+
+def _print(deployed: DeployedBundle, output: Format) -> None:
+    if output is Format.JSON:
+        document = {
+            "bundle": deployed.bundle,
+            "platform": deployed.platform,
+            "metadata": dict(deployed.metadata),
+        }
+        typer.echo(json.dumps(document))
+        return
+    typer.echo(deployed.bundle)
+    for label, hint in {"platform": deployed.platform, **deployed.metadata}.items():
+        typer.echo(f"{label}: {hint}", err=True)
+    for label, command in deployed.hints.items():
+        typer.echo(f"{label}: {command}", err=True)

@@ -1,0 +1,78 @@
+"""The stub's runtime. ``STUB`` in its environment names one way to misbehave.
+
+``GET /health`` answers as a runtime does; ``GET /run?CODE`` evaluates an expression and returns
+its repr, for tests that look around inside a sandbox.
+"""
+
+import os
+import signal
+import socketserver
+import sys
+import time
+import urllib.parse
+from http.server import BaseHTTPRequestHandler
+
+HEALTH = (
+    '{"status": "ok", "protocol": 1, "agentix": "0.1.0", "python": "3.11.2", "libc": "none",'
+    ' "pid": %d, "worker": {"pid": null}}'
+)
+
+
+def main():
+    stub = os.environ.get("STUB", "")
+    options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+    with open(options["--token-file"]) as file:
+        token = file.read()
+    os.unlink(options["--token-file"])
+    if stub == "exit":
+        print("first line\nthe reason why it ends", flush=True)
+        sys.exit(3)
+    if stub == "never":
+        time.sleep(3600)
+    if stub == "ignore-term":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    else:
+        signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    if stub == "children":
+        for _ in range(3):
+            if os.fork() == 0:
+                signal.signal(signal.SIGTERM, signal.SIG_IGN)
+                time.sleep(3600)
+    if stub == "talk":
+        sys.stdout.write("x" * 79 + "\n")
+        for _ in range(10 * 1024 * 1024 // 80):
+            sys.stdout.write("y" * 79 + "\n")
+        sys.stdout.flush()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            if self.headers["Authorization"] != f"Bearer {token}":
+                return self.answer(401, "no")
+            path, _, query = self.path.partition("?")
+            if path == "/health":
+                return self.answer(200, HEALTH % os.getpid())
+            return self.answer(200, repr(eval(urllib.parse.unquote(query))))
+
+        def answer(self, status, text):
+            body = text.encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def address_string(self):
+            return "host"
+
+        def log_message(self, *_):
+            pass
+
+    class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
+        daemon_threads = True
+
+    with Server(options["--socket"], Handler) as server:
+        os.chmod(options["--socket"], 0o666)
+        server.serve_forever(0.01)
+
+
+main()
