@@ -25,6 +25,7 @@ class ImageConfig:
     entrypoint: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
     healthcheck: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
 
     def to_oci(self) -> dict[str, Any]:
         """Return the ``config`` object of an OCI or Docker image configuration."""
@@ -34,6 +35,7 @@ class ImageConfig:
             "User": self.user,
             "Entrypoint": list(self.entrypoint) or None,
             "Cmd": list(self.command) or None,
+            "Volumes": {path: {} for path in self.volumes},
         }
         if self.healthcheck:
             second = 1_000_000_000

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-import shutil
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -65,9 +64,10 @@ class Leftovers:
         assert self.containers() == []
         assert self.folders() == []
 
-    def remove(self) -> None:
-        """Remove the folder itself."""
-        shutil.rmtree(self._folder.parent)
+    def end(self) -> None:
+        """Remove what a failed test left, so that it troubles no other."""
+        for name in self.containers():
+            self._client.api.remove_container(name, v=True, force=True)
 
     def _is_ours(self, mounts: list[dict[str, str]]) -> bool:
         return any(mount.get("Source", "").startswith(f"{self._folder}/") for mount in mounts)

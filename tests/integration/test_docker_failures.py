@@ -7,10 +7,8 @@ import re
 import socket
 import time
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import docker
 import pytest
 from images import ImageConfig, image
 from images.bundles import bundle_that_runs
@@ -22,36 +20,12 @@ from agentix.provider.docker import DockerProvider, DockerProviderConfig
 from agentix.provider.docker.problems import why_no_connection
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from pathlib import Path
+
+    import docker
+    from images import TaskImage
 
 pytestmark = pytest.mark.docker
-
-
-@pytest.fixture(scope="module")
-def client() -> Iterator[docker.DockerClient]:
-    client = docker.from_env()
-    yield client
-    client.close()
-
-
-@pytest.fixture(scope="module")
-def busybox(client: docker.DockerClient) -> Iterator[str]:
-    with loaded(client, image("busybox")) as tag:
-        yield tag
-
-
-@pytest.fixture
-def leftovers(
-    client: docker.DockerClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Leftovers]:
-    """Whatever a test does, its sandboxes leave nothing in the engine or in their folder."""
-    runtime = Path(f"/tmp/agentix-test-{time.monotonic_ns()}")
-    runtime.mkdir()
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    found = Leftovers(client, runtime / "agentix")
-    yield found
-    found.check()
-    found.remove()
 
 
 def provider(**choices: object) -> DockerProvider:
@@ -211,10 +185,23 @@ def test_platforms_that_differ_are_named_both(
 def test_an_image_whose_programs_live_in_nix_is_refused_with_the_reason(
     leftovers: Leftovers, client: docker.DockerClient, tmp_path: Path, config: ImageConfig
 ) -> None:
+    refused_as_built_by_nix(client, replace(image("busybox"), config=config), tmp_path)
+
+
+def test_an_image_whose_shell_leads_into_nix_is_refused_too(
+    leftovers: Leftovers, client: docker.DockerClient, tmp_path: Path
+) -> None:
+    rootfs = tmp_path / "rootfs"
+    (rootfs / "bin").mkdir(parents=True)
+    (rootfs / "bin/sh").symlink_to("/nix/store/00000000000000000000000000000000-bash/bin/sh")
+    refused_as_built_by_nix(client, replace(image("busybox"), rootfs=rootfs), tmp_path)
+
+
+def refused_as_built_by_nix(client: docker.DockerClient, task: TaskImage, tmp_path: Path) -> None:
     bundle = str(bundle_that_runs("exit 1", tmp_path))
     with (
-        loaded(client, replace(image("busybox"), config=config)) as tag,
-        pytest.raises(ImageError, match=r"its own programs live in /nix \(/"),
+        loaded(client, task) as tag,
+        pytest.raises(ImageError, match=r"its own programs live in /nix \(.*/nix/|.nix-profile"),
     ):
         asyncio.run(provider().create(SandboxConfig(image=tag, bundle=bundle)))
 

@@ -6,7 +6,6 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-import docker
 import pytest
 from images import image
 from images.bundles import bundle_that_runs
@@ -17,20 +16,14 @@ from agentix.provider.base import SandboxConfig
 from agentix.provider.docker import DockerProvider
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from contextlib import AbstractContextManager
     from pathlib import Path
+
+    import docker
 
     from agentix.progress import Step, Unit
 
 pytestmark = pytest.mark.docker
-
-
-@pytest.fixture
-def client() -> Iterator[docker.DockerClient]:
-    client = docker.from_env()
-    yield client
-    client.close()
 
 
 class Heard:

@@ -179,6 +179,18 @@ class Engine:
             labels=found["Config"]["Labels"] or {},
         )
 
+    def link_target(self, name: str, path: str) -> str:
+        """Return where the link *path* in the container leads; empty when it is none."""
+        try:
+            with self._explained(f"look into container {name}"):
+                content, found = self._api.get_archive(name, path)
+        except RefusedError as error:
+            if error.status == 404:
+                return ""
+            raise
+        content.close()
+        return str(found["linkTarget"])
+
     def output(self, name: str, lines: int = 40) -> bytes:
         """Return the last *lines* that the container's processes printed."""
         with self._explained(f"read the output of container {name}"):

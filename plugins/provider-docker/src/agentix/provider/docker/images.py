@@ -29,22 +29,24 @@ def require_platforms(
         )
 
 
-def require_own_userland(image: str, found: Image) -> None:
-    """Refuse an image whose programs live in /nix, where the bundle goes.
-
-    Raises ImageError.
-    """
+def in_nix(found: Image) -> str | None:
+    """Return what of the image's own programs is in /nix, as far as its configuration says."""
     path = next((each for each in found.environment if each.startswith("PATH=")), "PATH=")
     words = [*path.removeprefix("PATH=").split(":"), *found.command]
-    if inside := next((word for word in words if _in_nix(word)), None):
-        raise ImageError(
-            f"image {image!r} was built by Nix: its own programs live in /nix ({inside}), where the"
-            " bundle is mounted, and merging the two is not supported in this version"
-        )
+    return next((word for word in words if is_in_nix(word)), None)
 
 
-def _in_nix(word: str) -> bool:
-    return word.startswith(("/nix/", "/root/.nix-profile", "/run/current-system/"))
+def is_in_nix(path: str) -> bool:
+    """Whether *path* is in the Nix store, or in a folder that always leads there."""
+    return path.startswith(("/nix/", "/root/.nix-profile", "/run/current-system/"))
+
+
+def hidden(image: str, program: str) -> ImageError:
+    """Return the error for an image whose *program* would disappear below the bundle."""
+    return ImageError(
+        f"image {image!r} was built by Nix: its own programs live in /nix ({program}), where the"
+        " bundle is mounted, and merging the two is not supported in this version"
+    )
 
 
 def cannot_be_pulled(reference: str) -> ImageError | None:

@@ -49,6 +49,7 @@ class DockerProvider(SandboxProvider):
     ) -> None:
         self._choices = config or DockerProviderConfig()
         self._progress = progress
+        self._looked_into: set[str] = set()  # ids of images with programs outside /nix
 
     async def create(self, config: SandboxConfig) -> Sandbox:
         """Start a container from the image and return it once its runtime answers."""
@@ -129,7 +130,8 @@ class DockerProvider(SandboxProvider):
             found=found,
             engine=await off_loop(engine.platform),
         )
-        images.require_own_userland(config.image, found)
+        if program := images.in_nix(found):
+            raise images.hidden(config.image, program)
         return found
 
     async def _pull(self, where: str, reference: str, platform: str) -> None:
@@ -169,10 +171,15 @@ class DockerProvider(SandboxProvider):
         settings = container.settings(config, image.id, folder)
         host = container.host_settings(self._choices, config.resource, bundle.nix, folder)
         await off_loop(engine.create, name, settings, host)
+        if image.id not in self._looked_into:
+            shell = await off_loop(engine.link_target, name, "/bin/sh")
+            if images.is_in_nix(shell):
+                raise images.hidden(config.image, f"/bin/sh leads to {shell}")
+            self._looked_into.add(image.id)
         await off_loop(engine.start, name)
         watch = _Watch(engine, name)
         within = self._choices.start_timeout
-        await until_ready(folder, death=watch.death, quote=watch.quote, within=within)
+        await until_ready(folder, death=watch.death, account=watch.account, within=within)
         return _handle(folder)
 
     async def _undo(self, engine: Engine, folder: RuntimeFolder) -> None:
@@ -194,9 +201,9 @@ class _Watch:
         self._name = name
         self._output = OutputTail()
 
-    def quote(self) -> str:
-        """Return the end of the output, as of the last look, on one line."""
-        return self._output.quote()
+    def account(self) -> str:
+        """Return a clause about the output, as of the last look."""
+        return self._output.account()
 
     async def death(self) -> str:
         """Return how the container ended, once it has."""

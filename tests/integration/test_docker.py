@@ -1,0 +1,313 @@
+"""Sandboxes as containers: what they may do, how they are found again, and that they go away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from images import ImageConfig
+from images.engine import loaded
+
+from agentix import SandboxConfig
+from agentix.errors import RemoteCallError, SandboxNotFound
+from agentix.provider.base import SandboxId
+from agentix.provider.docker import DockerProvider, DockerProviderConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import docker
+    from images import TaskImage
+    from images.engine import Leftovers
+
+    from agentix.bundle import CachedBundle
+
+pytestmark = [pytest.mark.docker, pytest.mark.nix]
+
+
+@pytest.fixture
+def config(numpy_bundle: CachedBundle, busybox: str) -> SandboxConfig:
+    return SandboxConfig(image=busybox, bundle=str(numpy_bundle.path))
+
+
+def inspect(client: docker.DockerClient, sandbox_id: str) -> dict[str, Any]:
+    attributes: dict[str, Any] = client.containers.get(f"agentix-{sandbox_id}").attrs
+    return attributes
+
+
+def test_a_session_on_an_image_of_one_program_answers(
+    leftovers: Leftovers, config: SandboxConfig
+) -> None:
+    from numpy_task import solve
+
+    async def call() -> Any:
+        async with DockerProvider().session(config) as sandbox:
+            return await sandbox.remote(solve, 8)
+
+    assert np.allclose(asyncio.run(call()), np.ones(8))
+
+
+def test_a_session_is_over_when_its_block_is_left_by_an_error(
+    leftovers: Leftovers, config: SandboxConfig
+) -> None:
+    async def fail() -> None:
+        async with DockerProvider().session(config):
+            assert len(leftovers.containers()) == 1
+            raise KeyError("the task failed")
+
+    with pytest.raises(KeyError, match="the task failed"):
+        asyncio.run(fail())
+
+
+def test_a_session_is_over_when_its_task_is_cancelled(
+    leftovers: Leftovers, config: SandboxConfig
+) -> None:
+    from numpy_task import run
+
+    async def work(started: asyncio.Event) -> None:
+        async with DockerProvider().session(config) as sandbox:
+            started.set()
+            await sandbox.remote(run, ["/bin/sleep", "1000"])
+
+    async def cancel() -> None:
+        started = asyncio.Event()
+        task = asyncio.create_task(work(started))
+        await started.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel())
+
+
+def test_a_sandbox_is_found_again_also_from_another_process(
+    leftovers: Leftovers, config: SandboxConfig
+) -> None:
+    program = """
+import asyncio, sys
+from agentix.provider.docker import DockerProvider
+async def ask():
+    async with await DockerProvider().get(sys.argv[1]) as sandbox:
+        return (await sandbox.health()).status
+print(asyncio.run(ask()))
+"""
+
+    async def again() -> str:
+        async with DockerProvider().session(config) as sandbox:
+            command = [sys.executable, "-c", program, sandbox.sandbox_id]
+            other = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+            output, _ = await other.communicate()
+            return output.decode().strip()
+
+    assert asyncio.run(again()) == "ok"
+
+
+def test_deleting_twice_is_fine_and_what_is_gone_is_not_found(
+    leftovers: Leftovers, config: SandboxConfig
+) -> None:
+    async def delete() -> None:
+        provider = DockerProvider()
+        sandbox = await provider.create(config)
+        await sandbox.aclose()
+        await provider.delete(sandbox.sandbox_id)
+        await provider.delete(sandbox.sandbox_id)
+        with pytest.raises(SandboxNotFound):
+            await provider.get(sandbox.sandbox_id)
+
+    asyncio.run(delete())
+
+
+def test_a_container_that_was_killed_is_not_found_and_can_be_deleted(
+    leftovers: Leftovers, client: docker.DockerClient, config: SandboxConfig
+) -> None:
+    from numpy_task import process
+
+    async def kill() -> None:
+        provider = DockerProvider()
+        sandbox = await provider.create(config)
+        client.api.kill(f"agentix-{sandbox.sandbox_id}")
+        with pytest.raises(SandboxNotFound, match="has ended"):
+            await provider.get(sandbox.sandbox_id)
+        with pytest.raises(RemoteCallError):
+            await sandbox.remote(process)
+        await sandbox.aclose()
+        await provider.delete(sandbox.sandbox_id)
+
+    asyncio.run(kill())
+
+
+@pytest.mark.parametrize("sandbox_id", ["docker-0123456789ab", "other-1", "../docker", ""])
+def test_deleting_what_never_was_does_nothing(leftovers: Leftovers, sandbox_id: str) -> None:
+    asyncio.run(DockerProvider().delete(SandboxId(sandbox_id)))
+    with pytest.raises(SandboxNotFound):
+        asyncio.run(DockerProvider().get(SandboxId(sandbox_id)))
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        ImageConfig(entrypoint=("/bin/false",)),
+        ImageConfig(entrypoint=("/bin/echo",), command=("swallowed",)),
+        ImageConfig(entrypoint=("/bin/sh", "-c", "exit 0")),
+        ImageConfig(healthcheck=("CMD-SHELL", "exit 1")),
+        ImageConfig(volumes=("/data",), workdir="/data/deep"),
+    ],
+    ids=["false", "echo", "shell", "healthcheck", "volume"],
+)
+def test_what_the_image_would_run_has_no_say(
+    leftovers: Leftovers,
+    client: docker.DockerClient,
+    numpy_bundle: CachedBundle,
+    task_image: Callable[[str], TaskImage],
+    run: ImageConfig,
+) -> None:
+    from numpy_task import process
+
+    async def visit(tag: str) -> None:
+        config = SandboxConfig(image=tag, bundle=str(numpy_bundle.path))
+        async with DockerProvider().session(config) as sandbox:
+            assert (await sandbox.remote(process)).folder == (run.workdir or "/")
+            attributes = inspect(client, sandbox.sandbox_id)
+            assert "Health" not in attributes["State"]
+            volumes.update(m["Name"] for m in attributes["Mounts"] if m["Type"] == "volume")
+
+    volumes: set[str] = set()
+    with loaded(client, replace(task_image("busybox"), config=run)) as tag:
+        asyncio.run(visit(tag))
+    assert len(volumes) == len(run.volumes)
+    assert volumes.isdisjoint(volume.name for volume in client.volumes.list())
+
+
+def test_a_sandbox_is_unprivileged_unless_told_otherwise(
+    leftovers: Leftovers, client: docker.DockerClient, config: SandboxConfig
+) -> None:
+    from numpy_task import restrictions
+
+    async def look(provider: DockerProvider) -> tuple[dict[str, str], dict[str, Any]]:
+        async with provider.session(config) as sandbox:
+            return await sandbox.remote(restrictions), inspect(client, sandbox.sandbox_id)
+
+    inside, attributes = asyncio.run(look(DockerProvider()))
+    capabilities = int(inside["CapBnd"], 16)
+    for dropped in (13, 16, 18, 19, 21, 27):  # net_raw, module, chroot, ptrace, admin, mknod
+        assert not capabilities & 1 << dropped
+    assert inside["NoNewPrivs"].strip() == "1"
+    host = attributes["HostConfig"]
+    assert host["PidsLimit"] == 4096
+    assert host["NetworkMode"] == "bridge"
+    assert not host["Privileged"]
+    assert [(m["Destination"], m["RW"]) for m in attributes["Mounts"]] == [
+        ("/nix", False),
+        ("/nix/run", True),
+    ]
+
+    none = DockerProviderConfig(capabilities=(), pids_limit=50).to_provider()
+    inside, attributes = asyncio.run(look(none))
+    assert int(inside["CapBnd"], 16) == 0
+    assert attributes["HostConfig"]["PidsLimit"] == 50
+
+
+def test_calls_need_no_network(
+    leftovers: Leftovers, client: docker.DockerClient, config: SandboxConfig
+) -> None:
+    from numpy_task import solve
+
+    async def call() -> Any:
+        provider = DockerProviderConfig(network="none").to_provider()
+        async with provider.session(config) as sandbox:
+            networks = inspect(client, sandbox.sandbox_id)["NetworkSettings"]["Networks"]
+            assert list(networks) == ["none"]
+            return await sandbox.remote(solve, 3)
+
+    assert np.allclose(asyncio.run(call()), np.ones(3))
+
+
+def test_limits_reach_the_kernel(
+    leftovers: Leftovers, client: docker.DockerClient, config: SandboxConfig
+) -> None:
+    limited = config.model_copy(
+        update={"resource": SandboxConfig.model_validate(
+            {"image": "x", "bundle": "x", "resource": {"cpu": 0.5, "memory": "256m"}}
+        ).resource}
+    )  # fmt: skip
+
+    async def look() -> dict[str, Any]:
+        async with DockerProvider().session(limited) as sandbox:
+            return inspect(client, sandbox.sandbox_id)["HostConfig"]
+
+    host = asyncio.run(look())
+    assert host["NanoCpus"] == 500_000_000
+    assert host["Memory"] == host["MemorySwap"] == 256 * 2**20
+
+
+def test_a_container_says_whose_it_is(
+    leftovers: Leftovers, client: docker.DockerClient, config: SandboxConfig
+) -> None:
+    async def labels() -> tuple[str, dict[str, str]]:
+        async with DockerProvider().session(config) as sandbox:
+            attributes = inspect(client, sandbox.sandbox_id)
+            return sandbox.sandbox_id, attributes["Config"]["Labels"]
+
+    sandbox_id, found = asyncio.run(labels())
+    assert found["agentix.sandbox"] == sandbox_id
+    assert found["agentix.owner"]
+    assert found["agentix.started"].endswith("+00:00")
+
+
+def test_the_secret_is_nowhere_in_what_the_engine_shows(
+    leftovers: Leftovers, client: docker.DockerClient, config: SandboxConfig
+) -> None:
+    async def look() -> tuple[str, str]:
+        async with DockerProvider().session(config) as sandbox:
+            shown = json.dumps(inspect(client, sandbox.sandbox_id))
+            return sandbox._token or "", shown
+
+    token, shown = asyncio.run(look())
+    assert len(token) >= 32
+    assert token not in shown
+
+
+def test_many_at_once_are_all_their_own(
+    leftovers: Leftovers, config: SandboxConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from numpy_task import process
+
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+
+    async def one() -> str:
+        async with DockerProvider().session(config) as sandbox:
+            await sandbox.remote(process)
+            return sandbox.runtime_url
+
+    async def all_of_them() -> list[str]:
+        return await asyncio.gather(*(one() for _ in range(12)))
+
+    assert len(set(asyncio.run(all_of_them()))) == 12
+
+
+def test_a_create_that_is_cancelled_just_before_it_would_return_leaves_nothing(
+    leftovers: Leftovers, config: SandboxConfig
+) -> None:
+    async def rounds() -> None:
+        for number in range(12):
+            task = asyncio.create_task(DockerProvider().create(config))
+            await leftovers.appear()
+            await asyncio.sleep(0.05 * number)
+            task.cancel()
+            try:
+                sandbox = await task
+            except asyncio.CancelledError:
+                pass
+            else:  # it was ready first, and then it is the caller's
+                await sandbox.aclose()
+                await DockerProvider().delete(sandbox.sandbox_id)
+            leftovers.check()
+
+    asyncio.run(rounds())

@@ -1,0 +1,133 @@
+"""Functions that say what a process of the bundle, and one of the image, meet in a sandbox."""
+
+import ctypes
+import multiprocessing
+import os
+import platform
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+# Kernel file systems and devices, the bundle itself, and what a sandbox may write to.
+NOT_OF_THE_IMAGE = ("/proc", "/sys", "/dev", "/nix")
+
+
+@dataclass(frozen=True)
+class Process:
+    """The interpreter that answers, and whom and where the image said to run as."""
+
+    python: str
+    libc: str
+    prefix: str
+    executable: str
+    optimize: int
+    user: int
+    group: int
+    folder: str
+    path: str
+
+
+@dataclass(frozen=True)
+class Output:
+    """What a program printed, and how it ended."""
+
+    code: int
+    stdout: str
+    stderr: str
+
+
+def solve(size: int) -> npt.NDArray[np.float64]:
+    """Solve a linear system whose answer is ones."""
+    rows = np.arange(size)
+    matrix = np.eye(size) + 1.0 / (1.0 + rows[:, None] + rows[None, :])
+    return np.asarray(np.linalg.solve(matrix, matrix @ np.ones(size)))
+
+
+def process() -> Process:
+    """Describe this process."""
+    return Process(
+        python=platform.python_version(),
+        libc=" ".join(platform.libc_ver()),
+        prefix=sys.prefix,
+        executable=sys.executable,
+        optimize=sys.flags.optimize,
+        user=os.getuid(),
+        group=os.getgid(),
+        folder=str(Path.cwd()),
+        path=os.environ["PATH"],
+    )
+
+
+def run(command: list[str]) -> Output:
+    """Run a program as a person at the image's prompt would."""
+    result = subprocess.run(command, capture_output=True, timeout=60)
+    return Output(result.returncode, result.stdout.decode(), result.stderr.decode())
+
+
+def own_child() -> Output:
+    """Start this very Python once more and have it use a dependency."""
+    program = "import numpy, sys; print(numpy.arange(4).sum(), sys.prefix)"
+    return run([sys.executable, "-c", program])
+
+
+def spawned(sizes: list[int]) -> list[float]:
+    """Solve in processes that multiprocessing starts anew."""
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        return [float(answer.sum()) for answer in pool.map(solve, sizes)]
+
+
+def libraries() -> list[str]:
+    """Return the files that are mapped into this process and are not of the bundle."""
+    ctypes.CDLL(None)
+    maps = Path("/proc/self/maps").read_text()
+    files = {line.split(maxsplit=5)[-1] for line in maps.splitlines() if "/" in line}
+    return sorted(file for file in files if not file.startswith("/nix/"))
+
+
+def tree() -> list[str]:
+    """Return every path of the image's file system that is visible here."""
+    found: list[str] = []
+    waiting = ["/"]
+    while waiting:
+        with os.scandir(waiting.pop()) as entries:
+            for entry in entries:
+                if entry.path in NOT_OF_THE_IMAGE:
+                    continue
+                found.append(entry.path)
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+    return sorted(found)
+
+
+def restrictions() -> dict[str, str]:
+    """Return what the kernel lets this process do."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return dict(line.split(":\t", 1) for line in lines if line.startswith(("Cap", "NoNewPrivs")))
+
+
+def orphans(count: int) -> int:
+    """Leave *count* processes without a parent and return how many of them nobody reaped."""
+    for _ in range(count):
+        if os.fork() == 0:
+            if os.fork() == 0:
+                os._exit(0)
+            os._exit(0)
+        os.wait()
+    for _ in range(100):
+        states = [_state(entry) for entry in Path("/proc").iterdir() if entry.name.isdecimal()]
+        dead = states.count("Z")
+        if not dead:
+            break
+        subprocess.run([sys.executable, "-c", "import time; time.sleep(0.05)"])
+    return dead
+
+
+def _state(entry: Path) -> str:
+    try:
+        return (entry / "stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
