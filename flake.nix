@@ -1,0 +1,57 @@
+{
+  description = "Turn a Python project into a reproducible bundle and call its functions inside any sandbox";
+
+  # Pinned for projects that ask for it and for the shell; no output here fetches it otherwise.
+  inputs.nixpkgs.url = "github:nixos/nixpkgs/nixos-unstable";
+
+  outputs =
+    { self, nixpkgs }:
+    let
+      inherit (builtins) listToAttrs map;
+      forSystems =
+        f:
+        listToAttrs (
+          map
+            (system: {
+              name = system;
+              value = f (import ./nix { inherit system; }) system;
+            })
+            [
+              "x86_64-linux"
+              "aarch64-linux"
+            ]
+        );
+    in
+    {
+      # lib.<system>.mkBundle { src = ./project; } for flakes of one's own.
+      lib = forSystems (library: _: { inherit (library) mkBundle; });
+
+      packages = forSystems (
+        library: _:
+        let
+          bundle = library.mkBundle { src = ./examples/hello-world; };
+        in
+        {
+          inherit bundle;
+          default = bundle;
+        }
+      );
+
+      checks = forSystems (library: _: { nix = import ./nix/tests/check.nix { inherit library; }; });
+
+      devShells = forSystems (
+        _: system:
+        let
+          pkgs = nixpkgs.legacyPackages.${system};
+        in
+        {
+          default = pkgs.mkShellNoCC {
+            packages = [
+              pkgs.bubblewrap
+              pkgs.uv
+            ];
+          };
+        }
+      );
+    };
+}

@@ -1,0 +1,25 @@
+/*
+  The bundle that a plan.json of `agentix build` describes.
+
+  Type: { plan : String, system ? String } -> Derivation
+  Example: nix-build nix/build.nix --argstr plan /tmp/plan.json
+*/
+{
+  plan,
+  system ? builtins.currentSystem,
+}:
+let
+  inherit (builtins) fromJSON mapAttrs readFile;
+  library = import ./. { inherit system; };
+  inherit (fromJSON (readFile plan))
+    lock
+    name
+    platform
+    sources
+    ;
+in
+(library.locked {
+  inherit name platform;
+  lock = library.readLock lock;
+  sources = mapAttrs (_: library.sources.listed) sources;
+}).bundle

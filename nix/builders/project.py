@@ -1,0 +1,137 @@
+"""Build a source tree into one wheel with its own PEP 517 backend.
+
+The backend sees a writable copy with the timestamps of 1980 (the first that a zip file can hold),
+no network, and an environment of exactly its locked requirements.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import step
+
+if __name__ == "__main__":
+    sys.path.insert(0, step.config()["hooks"])
+
+from pyproject_hooks import BackendUnavailable, BuildBackendHookCaller, HookMissing
+
+EPOCH = 315532800
+LAST_LINES = 30
+# Distinct below the build folder, so that finding the path in a wheel means that it leaked.
+WORKSHOP = "agentix-workshop"
+
+
+def main() -> None:
+    """Build the project of this step."""
+    config: dict[str, Any] = step.config()
+    workshop = Path(os.environ["NIX_BUILD_TOP"]) / WORKSHOP
+    tree, home, wheels = (workshop / name for name in ("source", "home", "wheels"))
+    for folder in (home, wheels):
+        folder.mkdir(parents=True)
+    stage(Path(config["source"]), tree)
+    environ = environment(config, home)
+    name = build(config["name"], tree, wheels, f"{config['backend']}/bin/python", environ)
+    pure = name.endswith("-none-any.whl")
+    if not pure and not config["native"]:
+        step.fail(
+            f"the project {config['name']} builds a wheel for this machine only ({name}); "
+            f"for {config['platform']}, build it on such a machine"
+        )
+    check(wheels / name, config["name"], workshop)
+    step.out().mkdir()
+    shutil.copyfile(wheels / name, step.out() / name)
+
+
+def stage(source: Path, destination: Path) -> None:
+    """Copy *source*, writable and with one timestamp for everything."""
+    shutil.copytree(source, destination, symlinks=True)
+    for folder, folders, files in os.walk(destination):
+        for path in [folder, *(os.path.join(folder, name) for name in (*folders, *files))]:
+            if not os.path.islink(path):
+                os.chmod(path, os.stat(path).st_mode | 0o200)
+            os.utime(path, (EPOCH, EPOCH), follow_symlinks=False)
+
+
+def environment(config: dict[str, Any], home: Path) -> dict[str, str]:
+    """Return the environment variables that a backend runs with."""
+    # The tree comes without its history; the lock has the version that it gave.
+    name = re.sub(r"[-_.]+", "_", config["name"]).upper()
+    return {
+        "HOME": str(home),
+        "TMPDIR": str(home),
+        "PATH": f"{config['backend']}/bin",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONHASHSEED": "0",
+        "PYTHONUTF8": "1",
+        "SOURCE_DATE_EPOCH": str(EPOCH),
+        "SETUPTOOLS_SCM_PRETEND_VERSION": config["version"],
+        f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{name}": config["version"],
+        "PDM_BUILD_SCM_VERSION": config["version"],
+    }
+
+
+def build(project: str, tree: Path, wheels: Path, python: str, environ: dict[str, str]) -> str:
+    """Call the backend of *tree* and return the name of the wheel that it made."""
+    backend, path = declared(project, tree)
+    output: list[str] = []
+
+    def run(command: list[str], cwd: str | None = None, extra_environ: Any = None) -> None:
+        done = subprocess.run(
+            command,
+            cwd=cwd,
+            env={**environ, **(extra_environ or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        text = done.stdout.decode("utf-8", "replace")
+        print(text, end="", flush=True)
+        output[:] = text.rstrip().splitlines()
+        done.check_returncode()
+
+    caller = BuildBackendHookCaller(str(tree), backend, path, run, python)
+    sentence = f"the build backend {backend} of the project {project}"
+    try:
+        return caller.build_wheel(str(wheels))
+    except BackendUnavailable as error:
+        reason = error.message or (error.traceback or "").strip().rpartition("\n")[2]
+        step.fail(f"{sentence} cannot be imported: {reason}; is it in build-system.requires?")
+    except HookMissing as error:
+        step.fail(f"{sentence} has no {error.hook_name}")
+    except subprocess.CalledProcessError:
+        last = "\n".join(output[-LAST_LINES:])
+        step.fail(f"{last}\n{sentence} failed; its last lines are above")
+
+
+def declared(project: str, tree: Path) -> tuple[str, list[str] | None]:
+    """Return the backend that a project asks for and its ``backend-path``, as PEP 517 says."""
+    file = tree / "pyproject.toml"
+    table: dict[str, Any] = {}
+    if file.is_file():
+        try:
+            table = tomllib.loads(file.read_text("utf-8")).get("build-system", {})
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            step.fail(f"pyproject.toml of the project {project} cannot be read: {error}")
+    # What has no backend is built as it would have been before there were any.
+    return table.get("build-backend", "setuptools.build_meta:__legacy__"), table.get("backend-path")
+
+
+def check(wheel: Path, project: str, workshop: Path) -> None:
+    """Refuse a wheel that remembers where it was built: it would differ elsewhere."""
+    with zipfile.ZipFile(wheel) as archive:
+        for member in archive.namelist():
+            if os.fsencode(workshop) in archive.read(member):
+                step.fail(f"{member} of the project {project} contains the path it was built in")
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    main()

@@ -1,0 +1,168 @@
+"""Install one wheel into a prefix of its own.
+
+pypa/installer reads the wheel; what is special here is that programs and libraries are relocated
+before the RECORD is written, and that scripts keep the placeholder ``#!python``, because the
+interpreter is the environment's, which does not exist yet.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import bytecode
+import elf
+import step
+
+if __name__ == "__main__":
+    sys.path.insert(0, step.config()["installer"])
+
+from installer import install
+from installer.destinations import SchemeDictionaryDestination
+from installer.exceptions import InstallerError
+from installer.records import Hash, RecordEntry
+from installer.scripts import Script
+from installer.sources import WheelFile
+
+if TYPE_CHECKING:
+    from installer.scripts import ScriptSection
+    from installer.utils import Scheme
+
+
+class Prefix(SchemeDictionaryDestination):
+    """A prefix below which a wheel's files go, relocated as they are recorded."""
+
+    def __init__(self, root: Path, python: str, name: str, relocate: Relocation) -> None:
+        site = str(root / f"lib/python{python}/site-packages")
+        schemes = {
+            "purelib": site,
+            "platlib": site,
+            "scripts": str(root / "bin"),
+            "headers": str(root / f"include/python{python}/{name}"),
+            "data": str(root),
+        }
+        super().__init__(schemes, "python", "posix", overwrite_existing=True)
+        self._relocate = relocate
+
+    def write_file(
+        self, scheme: Scheme, path: str | os.PathLike[str], stream: BinaryIO, is_executable: bool
+    ) -> RecordEntry:
+        """Write a file as it is; scripts are programs even where the archive forgot to say so."""
+        executable = is_executable or scheme == "scripts"
+        return self.write_to_fs(scheme, os.fspath(path), stream, executable)
+
+    def write_script(
+        self, name: str, module: str, attr: str, section: ScriptSection
+    ) -> RecordEntry:
+        """Write an entry point's script; its content differs between environments."""
+        file, content = Script(name, module, attr, section).generate("python", "posix")
+        path = self._path_with_destdir("scripts", file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        path.chmod(0o755)
+        return RecordEntry(file, None, None)
+
+    def finalize_installation(
+        self,
+        scheme: Scheme,
+        record_file_path: str,
+        records: Iterable[tuple[Scheme, RecordEntry]],
+    ) -> None:
+        """Relocate what the loader will load, then record what is there now."""
+        entries = list(records)
+        places = {self._path_with_destdir(s, e.path): i for i, (s, e) in enumerate(entries)}
+        for path in self._relocate(places):
+            part, entry = entries[places[path]]
+            entries[places[path]] = (part, _recorded(entry.path, path))
+        super().finalize_installation(scheme, record_file_path, entries)
+
+
+def _recorded(name: str, path: Path) -> RecordEntry:
+    from base64 import urlsafe_b64encode
+    from hashlib import sha256
+
+    content = path.read_bytes()
+    digest = urlsafe_b64encode(sha256(content).digest()).rstrip(b"=").decode()
+    return RecordEntry(name, Hash("sha256", digest), len(content))
+
+
+class Relocation:
+    """Makes programs and libraries of wheels find the toolchain's libraries, whoever loads them.
+
+    A library without DT_RUNPATH is left as it was published: it is loaded into a process whose
+    program has a DT_RPATH with the toolchain, which the loader searches for it too. A DT_RUNPATH
+    would rule that out, and would come after an image's LD_LIBRARY_PATH; it becomes a DT_RPATH.
+    """
+
+    def __init__(self, toolchain: str, loader: str, patchelf: str) -> None:
+        self._libraries = f"{toolchain}/lib"
+        self._loader = loader
+        self._patchelf = f"{patchelf}/bin/patchelf"
+
+    def __call__(self, paths: Iterable[Path]) -> list[Path]:
+        """Edit what needs it among *paths* and return those."""
+        changed = []
+        for path in paths:
+            if path.is_file() and (command := self._command(path)):
+                mode = path.stat().st_mode
+                path.chmod(mode | 0o200)
+                subprocess.run([self._patchelf, *command, str(path)], check=True)
+                changed.append(path)
+        return changed
+
+    def _command(self, path: Path) -> list[str]:
+        linked = elf.read(path)
+        if linked is None:
+            return []
+        ours = linked.interpreter is not None and Path(linked.interpreter).name == self._loader
+        if not ours and linked.runpath is None:
+            return []
+        search = [*linked.search, self._libraries]
+        command = ["--force-rpath", "--set-rpath", ":".join(dict.fromkeys(search))]
+        if ours:
+            command += ["--set-interpreter", f"{self._libraries}/{self._loader}"]
+        return command
+
+
+def locate(wheel: Path, name: str) -> tuple[Path, str]:
+    """Return the wheel file and its name, of a file called *name* or a folder with one wheel."""
+    if not wheel.is_dir():
+        return wheel, name
+    (file,) = wheel.glob("*.whl")
+    return file, file.name
+
+
+def install_wheel(file: Path, name: str, root: Path, python: str, relocate: Relocation) -> None:
+    """Install the wheel *file*, called *name*, below *root*."""
+    with zipfile.ZipFile(file) as archive:
+        archive.filename = name
+        source = WheelFile(archive)
+        prefix = Prefix(root, python, source.distribution, relocate)
+        install(source, prefix, additional_metadata={"INSTALLER": b"agentix\n"})
+
+
+def main() -> None:
+    """Install the wheel of this step."""
+    config: dict[str, Any] = step.config()
+    file, name = locate(Path(config["wheel"]), config["file"])
+    relocate = Relocation(config["toolchain"], config["loader"], config["patchelf"])
+    root = step.out()
+    try:
+        install_wheel(file, name, root, config["python"], relocate)
+    except (InstallerError, zipfile.BadZipFile, KeyError, ValueError, AssertionError) as error:
+        step.fail(f"{name} is not a usable wheel: {error}; ask its maintainers, or pin another version")
+    except subprocess.CalledProcessError as error:
+        step.fail(f"{name} cannot be relocated: {error}")
+    site = root / f"lib/python{config['python']}/site-packages"
+    site.mkdir(parents=True, exist_ok=True)
+    bytecode.compile_tree(site)
+
+
+if __name__ == "__main__":
+    os.umask(0o022)
+    main()

@@ -1,0 +1,108 @@
+/*
+  The index: every function of the library, for builds that run on `system`.
+
+  Type: { system : String, pins ? Path } -> { artifact, kit, locked, readLock, sources, … }
+  Example: (import ./nix { system = "x86_64-linux"; }).mkBundle { src = ./examples/hello-world; }
+*/
+{
+  system,
+  pins ? ./toolchains,
+}:
+let
+  inherit (builtins)
+    attrNames
+    concatStringsSep
+    filter
+    fromJSON
+    head
+    listToAttrs
+    map
+    mapAttrs
+    pathExists
+    readFile
+    ;
+
+  platforms = import ./platforms.nix;
+  supported = attrNames platforms;
+  matching = filter (name: platforms.${name}.nix == system) supported;
+  host =
+    if matching == [ ] then
+      throw "bundles are not built on ${system}, only on ${
+        concatStringsSep " and " (map (name: platforms.${name}.nix) supported)
+      }"
+    else
+      head matching;
+
+  seedPins = fromJSON (readFile (pins + "/seeds.json"));
+  seeds = platform: mapAttrs (_: import ./seed.nix { inherit system; }) seedPins.programs.${platform};
+  artifact = import ./artifact.nix {
+    inherit system;
+    inherit (seeds host) busybox;
+  };
+  helpers = listToAttrs (
+    map (wheel: {
+      name = wheel.package;
+      value = artifact wheel;
+    }) seedPins.wheels
+  );
+  pin =
+    name:
+    let
+      file = pins + "/${name}.json";
+    in
+    if pathExists file then
+      fromJSON (readFile file)
+    else
+      throw "the lock names the toolchain '${name}', which this Agentix does not have; run 'agentix lock'";
+
+  kit = import ./kit.nix {
+    inherit
+      artifact
+      helpers
+      host
+      seeds
+      system
+      ;
+  };
+  locked = import ./locked.nix {
+    inherit
+      artifact
+      host
+      kit
+      pin
+      ;
+  };
+  readLock = import ./lock.nix;
+  sources = import ./sources.nix;
+in
+{
+  inherit
+    artifact
+    host
+    kit
+    locked
+    pin
+    platforms
+    readLock
+    seeds
+    sources
+    ;
+  storeName = import ./store-name.nix;
+  mkBundle =
+    {
+      src,
+      lock ? src + "/bundle.lock",
+      platform ? host,
+    }:
+    let
+      read = readLock lock;
+    in
+    (locked {
+      lock = read;
+      inherit platform;
+      sources = sources.found {
+        root = src;
+        inherit (read) projects;
+      };
+    }).bundle;
+}
