@@ -27,6 +27,7 @@ UNUSED = (
     "{python}/ensurepip",
     "{python}/idlelib",
     "{python}/lib-dynload/_*test*.so",
+    "{python}/lib-dynload/nis.*.so",
     "{python}/lib-dynload/xx*.so",
     "{python}/lib2to3",
     "{python}/pydoc_data/topics.py",
