@@ -57,8 +57,8 @@ PLANS = (
 # Not needed to run Python: programs for maintainer scripts, Debian's default-Python packages, files
 # that an image has itself (/etc/services), and Kerberos, which only the dead module nis asks for.
 WITHOUT = frozenset(
-    {"libnsl2", "libpython3-stdlib", "netbase", "openssl", "openssl-provider-legacy"}
-    | {"perl", "python3"}
+    {"libnsl2", "libpython3-stdlib", "libtirpc3", "netbase", "openssl"}
+    | {"openssl-provider-legacy", "perl", "python3"}
 )
 # Removed from the toolchain when it is built (UNUSED in nix/builders/toolchain.py).
 UNUSED_MODULE = "nis."
