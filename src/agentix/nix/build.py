@@ -88,14 +88,13 @@ def _run(nix: Nix, program: str, words: Sequence[str], log: BuildLog) -> str:
 
 def _explain(program: str, error: NixError, log: BuildLog) -> NixError:
     failure = log.failure()
+    said = " ".join(failure.error.split()).removeprefix("error: ")
     if failure.step is None:
-        first = " ".join(failure.error.split()).removeprefix("error: ")
-        message = f"{program} failed with exit status {error.returncode}: {first}"
-        return NixError(message, returncode=error.returncode, log="\n".join(failure.lines))
-    how = "failed" if failure.status is None else f"failed with exit status {failure.status}"
-    last = failure.lines[-1] if failure.lines else "it printed nothing"
-    return NixError(
-        f"building {failure.step} {how}: {last}",
-        returncode=error.returncode,
-        log="\n".join(failure.lines),
-    )
+        message = f"{program} failed with exit status {error.returncode}: {said}"
+    elif "may not be deterministic" in failure.error:
+        message = f"{failure.step} is not reproducible, a second build of it differs: {said}"
+    else:
+        how = "failed" if failure.status is None else f"failed with exit status {failure.status}"
+        last = failure.lines[-1] if failure.lines else "it printed nothing"
+        message = f"building {failure.step} {how}: {last}"
+    return NixError(message, returncode=error.returncode, log="\n".join(failure.lines))

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _STATE = Path("/nix/var/nix")
 _SOCKET = _STATE / "daemon-socket/socket"
+_PLACES = (Path("/usr/bin"), _STATE / "profiles/default/bin")
 _GRACE = 10.0  # seconds that Nix gets to end its builders before it is killed
 _TAIL = 4096
 
@@ -59,6 +60,7 @@ class Nix:
             environment["NIX_REMOTE"] = str(self.root)
         if not os.access(environment.get("HOME") or "/nonexistent", os.W_OK | os.X_OK):
             environment["HOME"] = tempfile.gettempdir()
+        environment.setdefault("USER", f"user-{os.geteuid()}")  # for one whom passwd does not know
         return environment
 
 
@@ -83,8 +85,7 @@ def _folders() -> Iterator[Path]:
     for entry in os.environ.get("PATH", os.defpath).split(os.pathsep):
         if entry.startswith("/"):
             yield Path(entry)
-    yield Path("/usr/bin")
-    yield _STATE / "profiles/default/bin"
+    yield from _PLACES
     with suppress(RuntimeError):  # no HOME, and no such user
         yield Path.home() / ".nix-profile/bin"
 
@@ -168,24 +169,30 @@ def run(
 
 
 class _Deadline:
-    """Kill a process that is still at work when the context has lasted too long."""
+    """End a process that is still at work when the context has lasted too long."""
 
     def __init__(self, process: subprocess.Popen[str], seconds: float) -> None:
         self.passed = False
         self._process = process
-        self._timer = threading.Timer(seconds, self._kill)
-        self._timer.daemon = True
+        # Nix ends its builders when it is asked to, and cannot when it is killed.
+        self._timers = [
+            threading.Timer(seconds, self._end, [signal.SIGTERM]),
+            threading.Timer(seconds + _GRACE, self._end, [signal.SIGKILL]),
+        ]
 
     def __enter__(self) -> Self:
-        self._timer.start()
+        for timer in self._timers:
+            timer.daemon = True
+            timer.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._timer.cancel()
+        for timer in self._timers:
+            timer.cancel()
 
-    def _kill(self) -> None:
+    def _end(self, number: signal.Signals) -> None:
         self.passed = True
-        _signal(self._process, signal.SIGKILL)
+        _signal(self._process, number)
 
 
 class _Tail:
