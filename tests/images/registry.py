@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import hashlib
 import json
@@ -22,9 +23,19 @@ NAME = "agentix-test/task"
 
 
 class Registry:
-    """Serves *image* as ``agentix-test/task:1``; the first *failures* pulls meet *status*."""
+    """Serves *image* as ``agentix-test/task:1``; the first *failures* pulls meet *status*.
 
-    def __init__(self, image: TaskImage, scratch: Path, failures: int, status: int) -> None:
+    A *stuck* one says that it has the image, and never sends it.
+    """
+
+    def __init__(
+        self,
+        image: TaskImage,
+        scratch: Path,
+        failures: int = 0,
+        status: int = 502,
+        stuck: asyncio.Event | None = None,
+    ) -> None:
         archive = write_oci_layout(image, Path(scratch, "registry.tar"), tag="1")
         self._blobs: dict[str, bytes] = {}
         with tarfile.open(archive) as tar:
@@ -37,6 +48,7 @@ class Registry:
                     self._manifest = str(json.loads(data)["manifests"][0]["digest"])
         self._failures = failures
         self._status = status
+        self._stuck = stuck
         self.pulls = 0
         self.port = 0
 
@@ -52,7 +64,7 @@ class Registry:
         app.router.add_get("/v2/", self._hello)
         app.router.add_get(f"/v2/{NAME}/manifests/{{name}}", self._get_manifest)
         app.router.add_get(f"/v2/{NAME}/blobs/{{name}}", self._get_blob)
-        runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
         await runner.setup()
         try:
             site = web.TCPSite(runner, "127.0.0.1", 0)
@@ -78,4 +90,7 @@ class Registry:
         return web.Response(body=body, content_type=MANIFEST, headers=headers)
 
     async def _get_blob(self, request: web.Request) -> web.Response:
+        if self._stuck is not None:
+            self._stuck.set()
+            await asyncio.sleep(60)
         return web.Response(body=self._blobs[request.match_info["name"]])

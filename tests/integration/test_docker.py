@@ -231,11 +231,8 @@ def test_calls_need_no_network(
 def test_limits_reach_the_kernel(
     leftovers: Leftovers, client: docker.DockerClient, config: SandboxConfig
 ) -> None:
-    limited = config.model_copy(
-        update={"resource": SandboxConfig.model_validate(
-            {"image": "x", "bundle": "x", "resource": {"cpu": 0.5, "memory": "256m"}}
-        ).resource}
-    )  # fmt: skip
+    wanted = config.model_dump() | {"resource": {"cpu": 0.5, "memory": "256m"}}
+    limited = SandboxConfig.model_validate(wanted)
 
     async def look() -> dict[str, Any]:
         async with DockerProvider().session(limited) as sandbox:

@@ -214,3 +214,16 @@ def test_a_network_that_does_not_exist_is_named(
         asyncio.run(
             provider(network="no-such-network").create(SandboxConfig(image=busybox, bundle=bundle))
         )
+
+
+@pytest.mark.parametrize(
+    ("resource", "reason"), [({"gpu": 99}, "device driver|gpu"), ({"cpu": 10_000}, "CPUs")]
+)
+def test_what_the_machine_does_not_have_is_refused(
+    leftovers: Leftovers, busybox: str, tmp_path: Path, resource: dict[str, int], reason: str
+) -> None:
+    bundle = str(bundle_that_runs("exit 1", tmp_path))
+    wanted = {"image": busybox, "bundle": bundle, "resource": resource}
+    with pytest.raises(ProviderError, match=reason) as caught:
+        asyncio.run(provider().create(SandboxConfig.model_validate(wanted)))
+    assert "\n" not in str(caught.value)

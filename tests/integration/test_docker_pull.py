@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import docker
+    from images import TaskImage
 
     from agentix.progress import Step, Unit
 
@@ -87,10 +90,35 @@ def test_a_registry_that_stays_unwell_is_given_up(tmp_path: Path) -> None:
 def test_an_image_that_the_registry_does_not_have_fails_at_once(
     tmp_path: Path, reference: str
 ) -> None:
-    registry = Registry(image("busybox"), tmp_path, failures=0, status=200)
+    registry = Registry(image("busybox"), tmp_path)
     bundle = bundle_that_runs("exit 1", tmp_path)
     begun = time.monotonic()
     with pytest.raises(ImageError, match="is not on this machine and cannot be pulled"):
         asyncio.run(create(registry, bundle, f"127.0.0.1:{{port}}/{reference}", Heard()))
     assert registry.pulls == 1
     assert time.monotonic() - begun < 5
+
+
+def unknown_image(rootfs: Path) -> TaskImage:
+    """Return an image that has nothing in common with any that the engine has."""
+    rootfs.mkdir()
+    (rootfs / "unique").write_bytes(os.urandom(1000))
+    return replace(image("busybox"), rootfs=rootfs)
+
+
+def test_a_pull_that_is_stuck_can_be_cancelled(tmp_path: Path) -> None:
+    bundle = bundle_that_runs("exit 1", tmp_path)
+
+    async def cancel() -> float:
+        stuck = asyncio.Event()
+        registry = Registry(unknown_image(tmp_path / "rootfs"), tmp_path, stuck=stuck)
+        reference = f"127.0.0.1:{{port}}/{NAME}:1"
+        task = asyncio.create_task(create(registry, bundle, reference, Heard()))
+        await asyncio.wait_for(stuck.wait(), 30)
+        begun = time.monotonic()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return time.monotonic() - begun
+
+    assert asyncio.run(cancel()) < 3

@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,7 +72,8 @@ def run(command: list[str]) -> Output:
 def own_child() -> Output:
     """Start this very Python once more and have it use a dependency."""
     program = "import numpy, sys; print(numpy.arange(4).sum(), sys.prefix)"
-    return run([sys.executable, "-c", program])
+    # -P as anybody's Python needs it in a folder with a numpy.py of its own.
+    return run([sys.executable, "-P", "-c", program])
 
 
 def spawned(sizes: list[int]) -> list[float]:
@@ -122,7 +124,7 @@ def orphans(count: int) -> int:
         dead = states.count("Z")
         if not dead:
             break
-        subprocess.run([sys.executable, "-c", "import time; time.sleep(0.05)"])
+        time.sleep(0.05)
     return dead
 
 

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import re
 import threading
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 from agentix.bundle import BundleCache
 from agentix.errors import ImageError, ProviderError, SandboxNotFound
@@ -17,22 +17,20 @@ from agentix.provider.deploy import deploy_locally
 from agentix.provider.docker import container, images
 from agentix.provider.docker.config import DockerProviderConfig
 from agentix.provider.docker.engine import Engine, address
+from agentix.provider.docker.threads import abandonable, to_the_end
 from agentix.provider.output import OutputTail
 from agentix.provider.readiness import until_ready
 from agentix.provider.runtime_folder import RuntimeFolder
 from agentix.provider.teardown import carry_out
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from agentix.bundle import CachedBundle
     from agentix.progress import Progress
     from agentix.provider.base import DeployedBundle, SandboxConfig
     from agentix.provider.docker.engine import Image
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 _PREFIX = "docker"
 _ID = re.compile(rf"{_PREFIX}-[0-9a-f]+")
@@ -83,8 +81,8 @@ class DockerProvider(SandboxProvider):
             where = str(facts["engine"])
         name = container.name(sandbox_id)
         async with _connected(where or address()) as engine:
-            await off_loop(engine.stop, name, grace=self._choices.stop_timeout)
-            await off_loop(engine.remove, name)
+            await to_the_end(engine.stop, name, grace=self._choices.stop_timeout)
+            await to_the_end(engine.remove, name)
         if folder is not None:
             folder.remove()
 
@@ -94,7 +92,7 @@ class DockerProvider(SandboxProvider):
         if facts.get("provider") != "docker":
             raise SandboxNotFound(f"sandbox {sandbox_id} is not a Docker container")
         async with _connected(facts["engine"]) as engine:
-            state = await off_loop(engine.state, container.name(sandbox_id))
+            state = await to_the_end(engine.state, container.name(sandbox_id))
         if state is None or not state.running:
             raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it, or create another")
         return _handle(folder)
@@ -117,10 +115,10 @@ class DockerProvider(SandboxProvider):
     ) -> Image:
         """Return the image, pulled if need be, that goes with the bundle and the engine."""
         platform = bundle.manifest.platform
-        found = await off_loop(engine.image, config.image)
+        found = await to_the_end(engine.image, config.image)
         if found is None:
             await self._pull(where, config.image, platform)
-            found = await off_loop(engine.image, config.image)
+            found = await to_the_end(engine.image, config.image)
             if found is None:
                 raise ImageError(f"image {config.image!r} was pulled and is gone again")
         images.require_platforms(
@@ -128,7 +126,7 @@ class DockerProvider(SandboxProvider):
             platform,
             image=config.image,
             found=found,
-            engine=await off_loop(engine.platform),
+            engine=await to_the_end(engine.platform),
         )
         if program := images.in_nix(found):
             raise images.hidden(config.image, program)
@@ -150,12 +148,12 @@ class DockerProvider(SandboxProvider):
                     step.advance(amount)
 
             def pull() -> None:
-                # A connection of its own: when cancelled, nobody waits for this to notice.
+                # A connection of its own, since nobody waits for this after a cancellation.
                 with Engine(where) as engine:
                     engine.pull(reference, platform, stop, advance)
 
             try:
-                await asyncio.to_thread(pull)
+                await abandonable(pull, name=f"pull {reference}")
             finally:
                 stop.set()
 
@@ -170,13 +168,13 @@ class DockerProvider(SandboxProvider):
         name = container.name(folder.sandbox_id)
         settings = container.settings(config, image.id, folder)
         host = container.host_settings(self._choices, config.resource, bundle.nix, folder)
-        await off_loop(engine.create, name, settings, host)
+        await to_the_end(engine.create, name, settings, host)
         if image.id not in self._looked_into:
-            shell = await off_loop(engine.link_target, name, "/bin/sh")
+            shell = await to_the_end(engine.link_target, name, "/bin/sh")
             if images.is_in_nix(shell):
                 raise images.hidden(config.image, f"/bin/sh leads to {shell}")
             self._looked_into.add(image.id)
-        await off_loop(engine.start, name)
+        await to_the_end(engine.start, name)
         watch = _Watch(engine, name)
         within = self._choices.start_timeout
         await until_ready(folder, death=watch.death, account=watch.account, within=within)
@@ -184,7 +182,7 @@ class DockerProvider(SandboxProvider):
 
     async def _undo(self, engine: Engine, folder: RuntimeFolder) -> None:
         try:
-            await off_loop(engine.remove, container.name(folder.sandbox_id))
+            await to_the_end(engine.remove, container.name(folder.sandbox_id))
         finally:
             folder.remove()
 
@@ -209,11 +207,11 @@ class _Watch:
         """Return how the container ended, once it has."""
         for looks in itertools.count(1):
             await asyncio.sleep(_LOOK_EVERY)
-            state = await off_loop(self._engine.state, self._name)
+            state = await to_the_end(self._engine.state, self._name)
             if state is None:
                 break
             if not state.running or looks % _READ_EVERY == 0:
-                output = await off_loop(self._engine.output, self._name)
+                output = await to_the_end(self._engine.output, self._name)
                 self._output = OutputTail()
                 self._output.feed(output)
             if not state.running:
@@ -225,25 +223,7 @@ class _Watch:
 async def _connected(where: str) -> AsyncIterator[Engine]:
     engine = Engine(where)
     try:
-        await off_loop(engine.connect)
+        await to_the_end(engine.connect)
         yield engine
     finally:
         engine.close()
-
-
-async def off_loop(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run blocking *work* in a thread and return its value.
-
-    A cancelled caller still waits for it to end, since what a thread is about to make can only
-    be removed once it is made; *work* is bounded by itself.
-    """
-    task = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled from (None if task.cancelled() else task.exception())
-    return task.result()
