@@ -34,7 +34,7 @@ def hold(staging: Path, key: str, *, patience: float = _PATIENCE) -> Iterator[Pa
     descriptor = _lock(lock, patience)
     if descriptor is None:
         raise BundleError(
-            f"another process has been deploying this bundle for {patience:.0f} s;"
+            f"another process has been preparing the same for {patience:.0f} s;"
             f" see who holds {lock}, end it, and try again"
         )
     try:
