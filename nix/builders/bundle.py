@@ -93,9 +93,10 @@ def protocol(file: Path) -> int:
 
 def agentix(site: Path) -> str:
     """Return the version of agentix in the environment."""
-    for folder in site.glob("agentix-*.dist-info"):
-        return folder.name.removeprefix("agentix-").removesuffix(".dist-info")
-    step.fail("the environment has no metadata of agentix")
+    found = [folder.name for folder in site.glob("agentix-*.dist-info")]
+    if not found:
+        step.fail("the environment has no metadata of agentix")
+    return found[0].removeprefix("agentix-").removesuffix(".dist-info")
 
 
 if __name__ == "__main__":

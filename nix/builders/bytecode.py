@@ -7,6 +7,7 @@ files is compiled by a fresh fork of the same parent, however many run at once.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import py_compile
 import warnings
@@ -21,7 +22,7 @@ def compile_tree(root: Path, shown: str = "") -> None:
     What is not valid Python for this interpreter (templates, other versions' code) is left out.
     """
     files = sorted(
-        os.path.join(folder, name)
+        f"{folder}/{name}"
         for folder, _, names in os.walk(root)
         for name in names
         if name.endswith(".py")
@@ -49,7 +50,7 @@ def _compile_chunk(files: list[str], root: str, shown: str) -> None:
         warnings.simplefilter("ignore")
         for file in files:
             # Links lead into files that are compiled where they are.
-            if not os.path.islink(file):
+            if not Path(file).is_symlink():
                 _compile(file, shown + os.path.relpath(file, root))
         status = 0
     finally:
@@ -57,12 +58,10 @@ def _compile_chunk(files: list[str], root: str, shown: str) -> None:
 
 
 def _compile(file: str, shown: str) -> None:
-    try:
+    with contextlib.suppress(py_compile.PyCompileError):
         py_compile.compile(
             file,
             dfile=shown,
             doraise=True,
             invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
         )
-    except py_compile.PyCompileError:
-        pass

@@ -9,7 +9,10 @@ from __future__ import annotations
 import mmap
 import struct
 from dataclasses import dataclass
-from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _PT_LOAD, _PT_DYNAMIC, _PT_INTERP = 1, 2, 3
 _DT_NULL, _DT_NEEDED, _DT_STRTAB, _DT_RPATH, _DT_RUNPATH = 0, 1, 5, 15, 29
@@ -30,7 +33,7 @@ class Elf:
     def search(self) -> list[str]:
         """The folders that the file itself names; a DT_RUNPATH hides a DT_RPATH."""
         text = self.runpath if self.runpath is not None else self.rpath
-        return [folder for folder in (text or "").split(":") if folder]
+        return text.split(":") if text else []
 
 
 def read(path: Path) -> Elf | None:

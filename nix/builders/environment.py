@@ -1,7 +1,8 @@
 """Join installed wheels into one environment, as links, with an interpreter of its own.
 
 A folder that one wheel alone has is one link; only folders that several share are made, and
-merged. That keeps environments quick to make, small to pack, and as fast to import from.
+merged, and those from which a library looks for libraries of other wheels. That keeps environments
+quick to make, small to pack, and as fast to import from.
 """
 
 from __future__ import annotations
@@ -18,28 +19,36 @@ REAL = ("bin", "lib", "lib/python{python}", "lib/python{python}/site-packages")
 PLACEHOLDER = b"#!python"
 
 
-class Union:
-    """A folder of links to what *sources* have, later ones first."""
+SPREAD = ".spread"
 
-    def __init__(self, root: Path, real: set[Path]) -> None:
+
+class Union:
+    """A tree of links below *root*; the folders *real* and all below *spread* are not links."""
+
+    def __init__(self, root: Path, real: set[Path], spread: set[Path]) -> None:
         self._root = root
         self._real = real
+        self._spread = spread
 
-    def merge(self, folder: Path, sources: list[Path]) -> None:
-        """Make *folder* of the union from the folders *sources*."""
+    def merge(self, folder: Path, sources: list[Path], *, spread: bool = False) -> None:
+        """Make *folder* of the union from the folders *sources*, the last of which wins."""
         here = self._root / folder
         here.mkdir(exist_ok=True)
         owners: dict[str, list[Path]] = {}
         for source in sources:
-            for name in os.listdir(source):
-                owners.setdefault(name, []).append(source / name)
+            for path in source.iterdir():
+                owners.setdefault(path.name, []).append(path)
         modules = {name: paths[-1].parent for name, paths in owners.items()}
         for name, paths in sorted(owners.items()):
             entry = folder / name
+            wide = spread or entry in self._spread
+            real = wide or entry in self._real or len(paths) > 1
+            if entry.name == SPREAD and folder == Path():
+                continue
             if name == "__pycache__" and len(paths) > 1:
                 self._byte_code(entry, paths, modules)
-            elif all(_is_folder(path) for path in paths) and (len(paths) > 1 or entry in self._real):
-                self.merge(entry, paths)
+            elif real and all(map(_is_folder, paths)):
+                self.merge(entry, paths, spread=wide)
             else:
                 self._link(entry, paths)
 
@@ -54,9 +63,9 @@ class Union:
         # Byte code is not checked against its source, so it has to come from the same wheel.
         (self._root / entry).mkdir()
         for path in paths:
-            for file in os.listdir(path):
-                if modules.get(f"{file.split('.')[0]}.py") == path.parent:
-                    (self._root / entry / file).symlink_to(path / file)
+            for file in path.iterdir():
+                if modules.get(f"{file.name.split('.')[0]}.py") == path.parent:
+                    (self._root / entry / file.name).symlink_to(file)
 
 
 def _is_folder(path: Path) -> bool:
@@ -106,9 +115,7 @@ def interpreter(root: Path, toolchain: Path, python: str, busybox: str) -> None:
     version = step.toolchain(toolchain)["python"]
     (root / "pyvenv.cfg").unlink(missing_ok=True)
     (root / "pyvenv.cfg").write_text(
-        f"home = {toolchain}/bin\n"
-        "include-system-site-packages = false\n"
-        f"version = {version}\n"
+        f"home = {toolchain}/bin\ninclude-system-site-packages = false\nversion = {version}\n"
     )
 
 
@@ -122,8 +129,15 @@ def main() -> None:
     config = step.config()
     root, python = step.out(), config["python"]
     site = Path(f"lib/python{python}/site-packages")
-    union = Union(root, {Path(folder.format(python=python)) for folder in REAL})
-    union.merge(Path(), [Path(wheel) for wheel in config["wheels"]])
+    wheels = [Path(wheel) for wheel in config["wheels"]]
+    real = {Path(folder.format(python=python)) for folder in REAL}
+    spread = {
+        site / name
+        for wheel in wheels
+        if (wheel / SPREAD).is_file()
+        for name in (wheel / SPREAD).read_text().splitlines()
+    }
+    Union(root, real, spread).merge(Path(), wheels)
     (root / site).mkdir(parents=True, exist_ok=True)
     interpreter(root, Path(config["toolchain"]), python, config["busybox"])
     own_scripts(root / "bin", f"{root}/bin/python")

@@ -14,7 +14,7 @@ import sys
 import tomllib
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import step
 
@@ -22,6 +22,9 @@ if __name__ == "__main__":
     sys.path.insert(0, step.config()["hooks"])
 
 from pyproject_hooks import BackendUnavailable, BuildBackendHookCaller, HookMissing
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
 
 EPOCH = 315532800
 LAST_LINES = 30
@@ -53,11 +56,10 @@ def main() -> None:
 def stage(source: Path, destination: Path) -> None:
     """Copy *source*, writable and with one timestamp for everything."""
     shutil.copytree(source, destination, symlinks=True)
-    for folder, folders, files in os.walk(destination):
-        for path in [folder, *(os.path.join(folder, name) for name in (*folders, *files))]:
-            if not os.path.islink(path):
-                os.chmod(path, os.stat(path).st_mode | 0o200)
-            os.utime(path, (EPOCH, EPOCH), follow_symlinks=False)
+    for path in [destination, *destination.rglob("*")]:
+        if not path.is_symlink():
+            path.chmod(path.stat().st_mode | 0o200)
+        os.utime(path, (EPOCH, EPOCH), follow_symlinks=False)
 
 
 def environment(config: dict[str, Any], home: Path) -> dict[str, str]:
@@ -83,9 +85,11 @@ def build(project: str, tree: Path, wheels: Path, python: str, environ: dict[str
     backend, path = declared(project, tree)
     output: list[str] = []
 
-    def run(command: list[str], cwd: str | None = None, extra_environ: Any = None) -> None:
+    def run(
+        cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
+    ) -> None:
         done = subprocess.run(
-            command,
+            cmd,
             cwd=cwd,
             env={**environ, **(extra_environ or {})},
             stdin=subprocess.DEVNULL,
@@ -102,7 +106,7 @@ def build(project: str, tree: Path, wheels: Path, python: str, environ: dict[str
     try:
         return caller.build_wheel(str(wheels))
     except BackendUnavailable as error:
-        reason = error.message or (error.traceback or "").strip().rpartition("\n")[2]
+        reason = error.traceback.strip().rpartition("\n")[2] or str(error)
         step.fail(f"{sentence} cannot be imported: {reason}; is it in build-system.requires?")
     except HookMissing as error:
         step.fail(f"{sentence} has no {error.hook_name}")

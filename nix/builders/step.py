@@ -11,13 +11,13 @@ from typing import Any, NoReturn
 
 def config() -> dict[str, Any]:
     """Return the value that the derivation was given."""
-    value: dict[str, Any] = json.loads(Path(os.environ["configPath"]).read_bytes())
+    value: dict[str, Any] = json.loads(Path(os.environ["configPath"]).read_bytes())  # noqa: SIM112 - Nix's name
     return value
 
 
 def out() -> Path:
     """Return the path that the step has to make."""
-    return Path(os.environ["out"])
+    return Path(os.environ["out"])  # noqa: SIM112 - Nix's name
 
 
 def fail(sentence: str) -> NoReturn:

@@ -10,11 +10,14 @@ import json
 import os
 import shutil
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import bytecode
 import elf
 import step
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 # Below lib/: parts of the standard library for a display, for Windows or for tests, what Debian
 # adds for the benefit of its own packages, and libraries for debugging the C library.
@@ -82,11 +85,11 @@ def prune(libraries: Path, python: str) -> None:
 
 
 def search(prefix: Path, patchelf: str) -> None:
-    """Replace the DT_RUNPATH of libraries, which would hide the program's DT_RPATH."""
+    """Replace what libraries say themselves: it would go before the program's DT_RPATH."""
     for path in sorted((prefix / "lib").rglob("*.so*")):
         if path.is_file() and not path.is_symlink():
             linked = elf.read(path)
-            if linked is not None and linked.runpath is not None:
+            if linked is not None and linked.search:
                 command = [f"{patchelf}/bin/patchelf", "--force-rpath", "--set-rpath"]
                 subprocess.run([*command, f"{prefix}/lib", str(path)], check=True)
 
@@ -104,7 +107,7 @@ def redirect(libraries: Path) -> None:
         for path in found:
             content = path.read_bytes()
             if old not in content:
-                step.fail(f"{path.name} does not contain {old.decode()}; is it another build of it?")
+                step.fail(f"{path.name} does not contain {old.decode()}; is it built otherwise?")
             # The file may be in use by this very process: replace it, leave the old one alone.
             edited = path.with_name(f"{path.name}.new")
             edited.write_bytes(content.replace(old, new))
@@ -140,12 +143,10 @@ def time_zones(source: Path, destination: Path, stdlib: Path) -> None:
             path.write_text(edited)
 
 
-def describe(config: dict[str, object], path: Path) -> None:
+def describe(config: dict[str, Any], path: Path) -> None:
     """Say which Python and which C library these are."""
     name = f"python{config['python']}-minimal"
-    packages = config["packages"]
-    assert isinstance(packages, list)
-    versions = {package["package"]: package["version"] for package in packages}
+    versions = {package["package"]: package["version"] for package in config["packages"]}
     if name not in versions:
         step.fail(f"the toolchain {config['name']} does not have the package {name}")
     value = {

@@ -23,7 +23,7 @@ $busybox mv "$root/usr/bin/python$version" "$out/bin/"
 $busybox ln -s "python$version" "$out/bin/python3"
 
 # DT_RPATH rather than DT_RUNPATH: it wins over an image's LD_LIBRARY_PATH, and the loader searches
-# the program's for every library that has no DT_RUNPATH itself (toolchain.py sees to those).
+# the program's for every library that does not say otherwise (toolchain.py sees to those that do).
 $busybox chmod -R u+w "$out/bin" "$out/lib"
 "$patchelf" --set-interpreter "$out/lib/$loader" --force-rpath --set-rpath "$out/lib" \
     "$out/bin/python$version"

@@ -36,7 +36,7 @@ def main() -> None:
         if package["package"] in config["declared"]:
             found = programs(part)
             if not found:
-                step.fail(f"the system tool {package['package']} has no programs; declare the package that has")
+                step.fail(f"{package['package']} has no programs; declare the package that has")
             offered |= {name: tree / place for name, place in found.items()}
         for unused in UNUSED:
             shutil.rmtree(part / unused, ignore_errors=True)
@@ -81,7 +81,7 @@ def programs(part: Path) -> dict[str, Path]:
 def own_links(tree: Path) -> None:
     """Make absolute links between the packages' files lead to the files here."""
     for path in sorted(tree.rglob("*")):
-        if path.is_symlink() and (target := os.readlink(path)).startswith("/"):
+        if path.is_symlink() and (target := str(path.readlink())).startswith("/"):
             here = inside(tree, target)
             if here is not None:
                 path.unlink()
@@ -111,13 +111,13 @@ def relocate(tree: Path, config: dict[str, Any]) -> None:
             folder if folder.startswith("$") else str(inside(tree, folder) or "")
             for folder in found.search
         ]
-        search = dict.fromkeys([*filter(None, private), *common])
-        command = ("--force-rpath", "--set-rpath", ":".join(search))
+        search = ":".join(dict.fromkeys([*filter(None, private), *common]))
+        command = ["--force-rpath", "--set-rpath", search]
         if found.interpreter is not None:
-            command += ("--set-interpreter", f"{toolchain}/lib/{loader}")
-        jobs[command].append(str(path))
-    for command, paths in jobs.items():
-        subprocess.run([patchelf, *command, *paths], check=True)
+            command += ["--set-interpreter", f"{toolchain}/lib/{loader}"]
+        jobs[tuple(command)].append(str(path))
+    for arguments, paths in jobs.items():
+        subprocess.run([patchelf, *arguments, *paths], check=True)
 
 
 def own_interpreters(tree: Path) -> None:

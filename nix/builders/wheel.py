@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterable
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -28,10 +28,28 @@ from installer.exceptions import InstallerError
 from installer.records import Hash, RecordEntry
 from installer.scripts import Script
 from installer.sources import WheelFile
+from installer.utils import Scheme
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from installer.scripts import ScriptSection
-    from installer.utils import Scheme
+
+
+SPREAD = ".spread"
+# What reading an archive raises that is cut off, damaged, hostile or no wheel.
+UNUSABLE = (
+    InstallerError,
+    zipfile.BadZipFile,
+    zlib.error,
+    AssertionError,
+    EOFError,
+    KeyError,
+    NotImplementedError,
+    OSError,
+    ValueError,
+)
+ORIGIN = ("$ORIGIN", "${ORIGIN}")
 
 
 class Prefix(SchemeDictionaryDestination):
@@ -61,7 +79,7 @@ class Prefix(SchemeDictionaryDestination):
     ) -> RecordEntry:
         """Write an entry point's script; its content differs between environments."""
         file, content = Script(name, module, attr, section).generate("python", "posix")
-        path = self._path_with_destdir("scripts", file)
+        path = self._path_with_destdir(Scheme("scripts"), file)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         path.chmod(0o755)
@@ -94,39 +112,51 @@ def _recorded(name: str, path: Path) -> RecordEntry:
 class Relocation:
     """Makes programs and libraries of wheels find the toolchain's libraries, whoever loads them.
 
-    A library without DT_RUNPATH is left as it was published: it is loaded into a process whose
+    A library is left as it was published where that will do: it is loaded into a process whose
     program has a DT_RPATH with the toolchain, which the loader searches for it too. A DT_RUNPATH
     would rule that out, and would come after an image's LD_LIBRARY_PATH; it becomes a DT_RPATH.
+    Folders of the machine that built the wheel are dropped: an image may have them.
     """
 
     def __init__(self, toolchain: str, loader: str, patchelf: str) -> None:
         self._libraries = f"{toolchain}/lib"
         self._loader = loader
         self._patchelf = f"{patchelf}/bin/patchelf"
+        self.outward: list[Path] = []
 
     def __call__(self, paths: Iterable[Path]) -> list[Path]:
-        """Edit what needs it among *paths* and return those."""
+        """Edit what needs it among *paths* and return those.
+
+        Afterwards ``outward`` has the files that look for neighbours which are not in this wheel.
+        """
         changed = []
         for path in paths:
-            if path.is_file() and (command := self._command(path)):
-                mode = path.stat().st_mode
-                path.chmod(mode | 0o200)
+            linked = elf.read(path) if path.is_file() else None
+            if linked is None:
+                continue
+            if any(_is_elsewhere(path.parent, folder) for folder in linked.search):
+                self.outward.append(path)
+            if command := self._command(linked):
                 subprocess.run([self._patchelf, *command, str(path)], check=True)
                 changed.append(path)
         return changed
 
-    def _command(self, path: Path) -> list[str]:
-        linked = elf.read(path)
-        if linked is None:
-            return []
+    def _command(self, linked: elf.Elf) -> list[str]:
         ours = linked.interpreter is not None and Path(linked.interpreter).name == self._loader
-        if not ours and linked.runpath is None:
+        kept = [folder for folder in linked.search if folder.startswith(ORIGIN)]
+        if not ours and linked.runpath is None and kept == linked.search:
             return []
-        search = [*linked.search, self._libraries]
-        command = ["--force-rpath", "--set-rpath", ":".join(dict.fromkeys(search))]
+        search = dict.fromkeys([*kept, self._libraries])
+        command = ["--force-rpath", "--set-rpath", ":".join(search)]
         if ours:
             command += ["--set-interpreter", f"{self._libraries}/{self._loader}"]
         return command
+
+
+def _is_elsewhere(origin: Path, folder: str) -> bool:
+    if not folder.startswith(ORIGIN):
+        return False
+    return not Path(os.path.normpath(origin / folder.partition("/")[2])).is_dir()
 
 
 def locate(wheel: Path, name: str) -> tuple[Path, str]:
@@ -154,13 +184,24 @@ def main() -> None:
     root = step.out()
     try:
         install_wheel(file, name, root, config["python"], relocate)
-    except (InstallerError, zipfile.BadZipFile, KeyError, ValueError, AssertionError) as error:
-        step.fail(f"{name} is not a usable wheel: {error}; ask its maintainers, or pin another version")
+    except UNUSABLE as error:
+        step.fail(f"{name} is not a usable wheel: {error}; pin another version")
     except subprocess.CalledProcessError as error:
         step.fail(f"{name} cannot be relocated: {error}")
     site = root / f"lib/python{config['python']}/site-packages"
     site.mkdir(parents=True, exist_ok=True)
+    spread(relocate.outward, site, root / SPREAD)
     bytecode.compile_tree(site)
+
+
+def spread(files: list[Path], site: Path, note: Path) -> None:
+    """Note the packages in which a library looks for others from the folder that it is in.
+
+    Their folders must not be links in an environment: beyond a link is this wheel alone.
+    """
+    names = {file.relative_to(site).parts[0] for file in files if file.is_relative_to(site)}
+    if names:
+        note.write_text("".join(f"{name}\n" for name in sorted(names)))
 
 
 if __name__ == "__main__":
