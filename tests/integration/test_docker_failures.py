@@ -17,6 +17,7 @@ from images.engine import Leftovers, loaded
 from agentix.errors import BundleError, ImageError, ProviderError
 from agentix.provider.base import SandboxConfig
 from agentix.provider.docker import DockerProvider, DockerProviderConfig
+from agentix.provider.docker.engine import Engine
 from agentix.provider.docker.problems import why_no_connection
 
 if TYPE_CHECKING:
@@ -76,6 +77,37 @@ def test_a_cancelled_create_leaves_nothing_whatever_the_moment(
             await cancel_after(number * 0.04)
 
     asyncio.run(rounds())
+
+
+@pytest.mark.parametrize("step", ["connect", "image", "create", "link_target", "start", "state"])
+def test_a_cancellation_while_the_engine_works_leaves_nothing(
+    leftovers: Leftovers,
+    busybox: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    bundle = bundle_that_runs("sleep 1000", tmp_path)
+    real = getattr(Engine, step)
+
+    async def cancel_at_the_step() -> None:
+        reached = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        def announced(*arguments: object) -> object:
+            loop.call_soon_threadsafe(reached.set)
+            time.sleep(0.2)  # as a busy engine would; by then the cancellation is under way
+            return real(*arguments)
+
+        monkeypatch.setattr(Engine, step, announced)
+        config = SandboxConfig(image=busybox, bundle=str(bundle))
+        task = asyncio.create_task(provider().create(config))
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel_at_the_step())
 
 
 def test_a_create_that_is_cancelled_again_while_it_cleans_up_still_cleans_up(
