@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from operator import attrgetter
-from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, get_args, overload
 
 import msgpack
 
@@ -28,6 +28,9 @@ from agentix.wire.protocol import (
     MAX_TARGET,
     MAX_TEXT,
 )
+
+if TYPE_CHECKING:
+    from agentix.wire.frames import Buffer
 
 Form: TypeAlias = Literal["values", "pickle"]
 """How a result is encoded: the closed data model or, only where the host asked for it, a pickle."""
@@ -89,7 +92,9 @@ class Failure:
 
 
 Message: TypeAlias = Call | Cancel | Ready | Value | Failure
-M = TypeVar("M", Call, Cancel, Ready, Value, Failure)
+A = TypeVar("A", bound=Message)
+B = TypeVar("B", bound=Message)
+C = TypeVar("C", bound=Message)
 _Check: TypeAlias = Callable[[Any], bool]
 
 
@@ -165,7 +170,13 @@ def dump(message: Message) -> bytes:
     return head
 
 
-def load(head: bytes | memoryview, *expected: type[M]) -> M:
+@overload
+def load(head: Buffer, first: type[A], /) -> A: ...
+@overload
+def load(head: Buffer, first: type[A], second: type[B], /) -> A | B: ...
+@overload
+def load(head: Buffer, first: type[A], second: type[B], third: type[C], /) -> A | B | C: ...
+def load(head: Buffer, *expected: type[Any]) -> Any:
     """Decode a message of one of the expected classes, or raise :class:`MalformedError`."""
     if len(head) > MAX_HEAD:
         raise MalformedError(f"a message of {len(head):,} bytes is longer than {MAX_HEAD:,}")

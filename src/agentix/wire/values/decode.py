@@ -18,7 +18,7 @@ from zoneinfo import ZoneInfo
 
 import msgpack
 
-from agentix.wire.errors import MalformedError
+from agentix.wire.errors import MalformedError, NotAllowedError
 from agentix.wire.values import arrays, tags
 from agentix.wire.values.objects import Blueprint, blueprint
 
@@ -32,11 +32,12 @@ if TYPE_CHECKING:
 _HASHED_AT_RANDOM = frozenset({str, bytes, bool, type(None)})
 
 
-def decode(document: Buffer, buffers: Sequence[Buffer], allowed: Names) -> Any:
+def decode(document: Buffer, buffers: Sequence[Buffer], allowed: Callable[[], Names]) -> Any:
     """Rebuild a value from its document and buffers.
 
-    Raises :class:`MalformedError` for bytes that are no valid value and
-    :class:`~agentix.wire.errors.NotAllowedError` for a class that ``allowed`` does not name.
+    ``allowed`` is asked for the classes that may be rebuilt, if the document has any. Raises
+    :class:`MalformedError` for bytes that are no valid value and :class:`NotAllowedError` for a
+    class that is not among the allowed ones.
     """
     try:
         table, root = msgpack.unpackb(
@@ -44,26 +45,14 @@ def decode(document: Buffer, buffers: Sequence[Buffer], allowed: Names) -> Any:
         )
         decoder = _Decoder(_classes(table, allowed), list(buffers))
         value = decoder.node(root, 0)
-    except MalformedError:
+    except (MalformedError, NotAllowedError):
         raise
-    except _WRONG as exc:
+    except Exception as exc:
+        # What constructors, numpy, msgpack and the project's own validators raise.
         raise MalformedError(f"the result cannot be decoded: {_line(exc)}") from exc
     if any(buffer is not None for buffer in decoder.buffers):
         raise MalformedError("the result has buffers that nothing in it refers to")
     return value
-
-
-# What the constructors below, msgpack and numpy raise for contents they do not accept.
-_WRONG = (
-    ValueError,
-    TypeError,
-    LookupError,
-    ArithmeticError,
-    AttributeError,
-    RecursionError,
-    MemoryError,
-    msgpack.UnpackException,
-)
 
 
 def _line(exc: BaseException) -> str:
@@ -71,10 +60,13 @@ def _line(exc: BaseException) -> str:
     return (text[0] if text else "")[:200]
 
 
-def _classes(table: Any, allowed: Names) -> list[Blueprint]:
+def _classes(table: Any, allowed: Callable[[], Names]) -> list[Blueprint]:
     if type(table) is not list or len(table) > tags.MAX_CLASSES:
         raise MalformedError("the result has no table of classes")
-    return [blueprint(*entry, allowed=allowed) for entry in table]
+    if not table:
+        return []
+    names = allowed()
+    return [blueprint(*entry, allowed=names) for entry in table]
 
 
 @dataclass(slots=True)

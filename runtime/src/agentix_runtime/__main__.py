@@ -1,0 +1,74 @@
+"""Start the runtime: ``python -I -m agentix_runtime --socket PATH --token-file PATH``.
+
+The order matters to how soon it answers: listen first, so that callers can queue; then start the
+worker, which loads while this process loads its HTTP server.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentix_runtime.server.endpoint import EndpointError, listen_tcp, listen_unix, take_secret
+from agentix_runtime.server.process import Limits, adopt_orphans, spawn_worker
+
+if TYPE_CHECKING:
+    from agentix_runtime.server.endpoint import Endpoint
+    from agentix_runtime.server.process import Spawned
+
+
+def main() -> int:
+    """Run the runtime until it is told to end."""
+    parser = argparse.ArgumentParser("agentix_runtime", description="The runtime of a sandbox.")
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--socket", type=Path, metavar="PATH", help="listen on a Unix socket")
+    where.add_argument("--tcp", metavar="HOST:PORT", help="listen on TCP")
+    parser.add_argument("--token-file", type=Path, metavar="PATH", required=True)
+    options = parser.parse_args()
+    # The first process of a container ignores signals that it has no handler for.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
+    try:
+        secret = take_secret(options.token_file)
+        endpoint = listen_unix(options.socket) if options.socket else listen_tcp(options.tcp)
+    except EndpointError as exc:
+        print(f"agentix_runtime: {exc}", file=sys.stderr)  # noqa: T201 - it has no other output
+        return 1
+    with contextlib.closing(endpoint):
+        _standard_input_from_nothing()
+        if os.getpid() != 1:
+            adopt_orphans()
+        limits = Limits.raised()
+        _serve(endpoint, secret, limits, spawn_worker(limits))
+    return 0
+
+
+def _standard_input_from_nothing() -> None:
+    """Make standard input an empty one, here and for all that is started from here."""
+    try:
+        nothing = os.open("/dev/null", os.O_RDONLY)
+    except OSError:  # an image without /dev
+        nothing, writer = os.pipe()
+        os.close(writer)
+    os.dup2(nothing, 0)
+    if nothing != 0:
+        os.close(nothing)
+
+
+def _serve(endpoint: Endpoint, secret: str, limits: Limits, worker: Spawned) -> None:
+    # This side speaks plain HTTP on a private socket. Loading TLS would cost a third of the start:
+    # aiohttp reads the machine's certificates as it is imported.
+    sys.modules["ssl"] = None  # type: ignore[assignment]
+    import asyncio
+
+    from agentix_runtime.server.life import serve
+
+    asyncio.run(serve(endpoint, secret, limits, worker))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,241 @@
+"""The private socket between server and worker: frames both ways, neither waiting for the other.
+
+Frames sent in one turn of the loop leave together. Nothing holds a lock, and reading goes on
+whatever writing does, so the two directions cannot block each other. What arrives is untrusted
+until it is parsed: lengths are capped before anything is allocated for them.
+"""
+
+from __future__ import annotations
+
+import array
+import asyncio
+import contextlib
+import errno
+import os
+import socket
+from collections import deque
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from agentix.wire.errors import MalformedError
+from agentix.wire.frames import FRAME, Buffer, frame_prefix, frame_sizes
+from agentix_runtime.parcel import Parcel
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+Payload: TypeAlias = Buffer | Parcel
+
+WORKER_FD: Final = 3
+"""The descriptor at which a worker finds its end."""
+
+_CHUNK: Final = 256 << 10
+_HIGH_WATER: Final = 8 << 20
+_BATCH: Final = 256
+_DESCRIPTORS: Final = 8
+_ANCILLARY: Final = socket.CMSG_SPACE(_DESCRIPTORS * 4)
+
+
+class Channel:
+    """One end of the socket.
+
+    ``receive`` is called with the head and the payload of each frame; a parcel belongs to it from
+    then on, and ``None`` stands for a parcel that this process had no descriptor left for. ``lost``
+    is called once, with the reason, when the other end is gone or sends what is no frame.
+    """
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        receive: Callable[[bytes, Payload | None], None],
+        lost: Callable[[str], None],
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._sock = sock
+        self._receive = receive
+        self._lost = lost
+        self._inbox = bytearray(_CHUNK)
+        self._filled = 0
+        self._descriptors: deque[int | None] = deque()
+        self._outbox: deque[tuple[Buffer, Parcel | None]] = deque()
+        self._queued = 0
+        self._flushing = False
+        self._blocked = False
+        self._room = asyncio.Event()
+        self._room.set()
+        sock.setblocking(False)
+        self._loop.add_reader(sock, self._readable)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the channel has come to its end."""
+        return self._sock.fileno() < 0
+
+    def send(self, head: bytes, payload: Payload = b"") -> None:
+        """Queue a frame. A parcel is closed once it is sent; after the end, frames go nowhere."""
+        parcel = payload if isinstance(payload, Parcel) else None
+        if self.closed:
+            if parcel is not None:
+                parcel.close()
+            return
+        inline = b"" if isinstance(payload, Parcel) else payload
+        frame = b"".join(
+            (frame_prefix(head, len(inline), parcel is not None), head, inline),
+        )
+        self._outbox.append((frame, parcel))
+        self._queued += len(frame)
+        if self._queued > _HIGH_WATER:
+            self._room.clear()
+        if not self._flushing:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    async def room(self) -> None:
+        """Wait until the other end keeps up."""
+        if not self._room.is_set():
+            await self._room.wait()
+
+    def drain(self) -> None:
+        """Read what the other end left behind when it ended."""
+        while not self.closed and self._readable():
+            pass
+
+    def close(self) -> None:
+        """End the channel, without telling ``lost``."""
+        if self.closed:
+            return
+        self._loop.remove_reader(self._sock)
+        self._loop.remove_writer(self._sock)
+        self._sock.close()
+        while self._outbox:
+            _, parcel = self._outbox.popleft()
+            if parcel is not None:
+                parcel.close()
+        while self._descriptors:
+            if (fd := self._descriptors.popleft()) is not None:
+                os.close(fd)
+        self._room.set()
+
+    def _end(self, reason: str) -> None:
+        if not self.closed:
+            self.close()
+            self._lost(reason)
+
+    def _readable(self) -> bool:
+        """Read once; tell whether there may be more."""
+        space = memoryview(self._inbox)[self._filled :]
+        try:
+            count, ancillary, flags, _ = self._sock.recvmsg_into(
+                [space], _ANCILLARY, socket.MSG_CMSG_CLOEXEC
+            )
+        except (BlockingIOError, InterruptedError):
+            return False
+        except OSError as exc:
+            self._end(f"reading failed: {exc.strerror}")
+            return False
+        finally:
+            space.release()
+        if ancillary or flags & socket.MSG_CTRUNC:
+            self._descriptors.extend(_descriptors(ancillary) or [None])
+        if count == 0:
+            self._end("the other end closed it")
+            return False
+        self._filled += count
+        try:
+            self._take_frames()
+        except MalformedError as exc:
+            self._end(str(exc))
+            return False
+        return True
+
+    def _take_frames(self) -> None:
+        at = 0
+        need = FRAME.size
+        while self._filled - at >= FRAME.size:
+            head, inline, parcel = frame_sizes(self._inbox, at)
+            need = FRAME.size + head + inline
+            if self._filled - at < need:
+                break
+            middle = at + FRAME.size + head
+            message = bytes(self._inbox[at + FRAME.size : middle])
+            at += need
+            payload: Payload | None = self._inbox[middle:at]
+            if parcel:
+                payload = self._next_parcel()
+            self._receive(message, payload)
+            if self.closed:
+                return
+            need = FRAME.size
+        rest = self._filled - at
+        if at and rest:
+            self._inbox[:rest] = self._inbox[at : self._filled]
+        self._filled = rest
+        if len(self._inbox) != (size := max(need, _CHUNK)):
+            self._inbox = self._inbox[:rest].ljust(size, b"\0")
+
+    def _next_parcel(self) -> Parcel | None:
+        if not self._descriptors:
+            raise MalformedError("a frame announces a parcel that did not come")
+        fd = self._descriptors.popleft()
+        return None if fd is None else Parcel.received(fd)
+
+    def _flush(self) -> None:
+        if self._blocked and not self.closed:
+            self._loop.remove_writer(self._sock)
+            self._blocked = False
+        while self._outbox and not self.closed:
+            try:
+                self._sent(self._send_some())
+            except (BlockingIOError, InterruptedError):
+                self._loop.add_writer(self._sock, self._flush)
+                self._blocked = True
+                return
+            except OSError as exc:
+                if exc.errno == errno.ETOOMANYREFS:  # too many descriptors under way
+                    self._loop.call_later(0.01, self._flush)
+                    return
+                self._end(f"writing failed: {exc.strerror}")
+        self._flushing = False
+
+    def _send_some(self) -> int:
+        first, parcel = self._outbox[0]
+        if parcel is not None:
+            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [parcel.fd]))
+            count = self._sock.sendmsg([first], [rights])
+            # The descriptor has left with the first byte; the rest of the frame is only bytes.
+            parcel.close()
+            self._outbox[0] = (first, None)
+            return count
+        batch: list[Buffer] = []
+        for frame, following in self._outbox:
+            if following is not None or len(batch) == _BATCH:
+                break
+            batch.append(frame)
+        return self._sock.sendmsg(batch)
+
+    def _sent(self, count: int) -> None:
+        self._queued -= count
+        if self._queued <= _HIGH_WATER // 2:
+            self._room.set()
+        while count:
+            frame, parcel = self._outbox.popleft()
+            if len(frame) > count:
+                self._outbox.appendleft((memoryview(frame)[count:], parcel))
+                return
+            count -= len(frame)
+
+
+def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
+    found = array.array("i")
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            found.frombytes(data[: len(data) - len(data) % found.itemsize])
+    return found.tolist()
+
+
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Make the two ends, with room for a burst of frames."""
+    ends = socket.socketpair()
+    for end in ends:
+        with contextlib.suppress(OSError):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
+    return ends

@@ -1,0 +1,77 @@
+"""Where the server listens, and the secret that it wants to hear."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_BACKLOG: Final = 4096
+"""A burst of callers waits in the socket's queue; one that is full refuses Unix connections."""
+
+_LONGEST_PATH: Final = 107
+
+
+class EndpointError(Exception):
+    """The server cannot listen, or cannot read its secret; the message is one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A listening socket. Callers may connect as soon as it exists: they wait in its queue."""
+
+    sock: socket.socket
+    path: Path | None
+
+    def close(self) -> None:
+        """Stop listening and remove the socket's file."""
+        self.sock.close()
+        if self.path is not None:
+            with contextlib.suppress(OSError):
+                self.path.unlink()
+
+
+def listen_unix(path: Path) -> Endpoint:
+    """Listen on a Unix socket open to every user; its folder and the secret guard it."""
+    if len(str(path).encode()) > _LONGEST_PATH:
+        raise EndpointError(f"cannot listen on {path}: its path is over {_LONGEST_PATH} bytes long")
+    sock = socket.socket(socket.AF_UNIX)
+    try:
+        sock.bind(str(path))
+        path.chmod(0o666)
+        sock.listen(_BACKLOG)
+    except OSError as exc:
+        sock.close()
+        raise EndpointError(f"cannot listen on {path}: {exc.strerror}") from exc
+    return Endpoint(sock, path)
+
+
+def listen_tcp(address: str) -> Endpoint:
+    """Listen on ``host:port``."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise EndpointError(f"cannot listen on {address}: it is not HOST:PORT")
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        family, _, _, _, where = found[0]
+        sock = socket.create_server(where[:2], family=family, backlog=_BACKLOG)
+    except (OSError, OverflowError) as exc:
+        raise EndpointError(f"cannot listen on {address}: {exc}") from exc
+    return Endpoint(sock, None)
+
+
+def take_secret(path: Path) -> str:
+    """Read the secret and remove its file, so that nothing that runs later finds it."""
+    try:
+        secret = path.read_text("ascii").strip()
+        path.unlink()
+    except (OSError, ValueError) as exc:
+        reason = exc.strerror if isinstance(exc, OSError) else "it is not text"
+        raise EndpointError(f"cannot take the secret from {path}: {reason}") from exc
+    if len(secret) < 16:
+        raise EndpointError(f"cannot use the secret in {path}: it is too short")
+    return secret

@@ -1,0 +1,1 @@
+"""The worker process: the only one that runs the user's code."""

@@ -1,0 +1,119 @@
+"""Both ends of a call's payload inside the worker: arguments opened, results packed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from agentix.wire import arguments, messages
+from agentix.wire.errors import UnencodableError
+from agentix.wire.frames import Buffer, offsets, payload_size, pieces
+from agentix.wire.messages import Call, Failure, Segments, Value
+from agentix.wire.protocol import MAX_HEAD, MAX_INLINE
+from agentix.wire.values.encode import encode
+from agentix_runtime.channel import Payload
+from agentix_runtime.parcel import Parcel
+from agentix_runtime.worker.failures import refusal
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Memory: TypeAlias = memoryview | None
+"""A payload in this process's memory; ``None`` if there was no room for it."""
+
+Outcome: TypeAlias = tuple[bytes, Payload]
+"""An encoded Value or Failure with its payload, ready to be sent."""
+
+
+class ArgumentsError(Exception):
+    """The arguments cannot be rebuilt in this sandbox."""
+
+
+def opened(payload: Payload | None) -> Memory:
+    """Bring a payload into this process's memory; ``None`` if that cannot be done."""
+    if not isinstance(payload, Parcel):
+        return None if payload is None else memoryview(payload)
+    try:
+        return payload.opened()
+    except (OSError, MemoryError):
+        return None
+    finally:
+        payload.close()
+
+
+def open_arguments(call: Call, memory: Memory) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Rebuild a call's arguments. Large buffers are views of the memory they arrived in."""
+    if memory is None:
+        raise ArgumentsError("the sandbox has no memory or open files left for the arguments")
+    parts = [
+        memory[start : start + length]
+        for start, length in zip(offsets(call.segments), call.segments, strict=True)
+    ]
+    try:
+        args, kwargs = arguments.load(parts[0], parts[1:])
+    except ModuleNotFoundError as exc:
+        raise ArgumentsError(
+            f"the arguments need the module {exc.name}, which the bundle does not have; add it to "
+            "the project and rebuild the bundle, or pass plain data"
+        ) from exc
+    except Exception as exc:
+        raise ArgumentsError(
+            f"the arguments cannot be rebuilt in the sandbox: {type(exc).__name__}: {exc}"
+        ) from exc
+    return args, kwargs
+
+
+class Encoded:
+    """A result, encoded but still where it was; ``pack`` copies it to where it can be sent from."""
+
+    __slots__ = ("_buffers", "_message", "_stream", "size")
+
+    def __init__(self, call: Call, value: Any) -> None:
+        kinds = ""
+        self._stream: Sequence[Buffer]
+        self._buffers: Sequence[Buffer]
+        if call.form == "pickle":
+            pickled = arguments.dump_result(value)
+            self._stream, self._buffers = pickled.stream, pickled.buffers
+            kinds = "a" * len(self._buffers)
+        else:
+            document, self._buffers = encode(value)
+            self._stream = [document]
+            kinds = "".join("b" if type(one) is bytes else "a" for one in self._buffers)
+        segments: Segments = (sum(map(len, self._stream)), *map(len, self._buffers))
+        self.size = payload_size(segments)
+        if self.size > call.limit:
+            raise UnencodableError(
+                f"the result takes {self.size:,} bytes, and the caller accepts {call.limit:,}"
+            )
+        self._message = Value(call.id, call.form, kinds, segments)
+
+    def pack(self) -> Outcome:
+        """Copy the result into a frame's payload or into shared memory."""
+        head = messages.dump(self._message)
+        if len(head) > MAX_HEAD:
+            raise UnencodableError(
+                "the result has too many large parts; return fewer, larger arrays"
+            )
+        parts = pieces(self._stream, self._buffers)
+        return head, b"".join(parts) if self.size <= MAX_INLINE else Parcel.of(parts)
+
+
+def failed(failure: Failure) -> Outcome:
+    """Make an outcome of a failure."""
+    return messages.dump(failure), b""
+
+
+def unencodable(call: Call, error: BaseException) -> Outcome:
+    """Make an outcome of a result that cannot be sent."""
+    if isinstance(error, UnencodableError):
+        return failed(refusal(call.id, "UnencodableError", str(error)))
+    text = f"the result cannot be sent back: {type(error).__name__}: {error}"
+    return failed(refusal(call.id, "UnencodableError", text, error))
+
+
+def discard(outcome: object) -> None:
+    """Let go of what an outcome holds that nobody waits for any more."""
+    if isinstance(outcome, tuple) and isinstance(outcome[1], Parcel):
+        outcome[1].close()
+    elif hasattr(outcome, "close"):
+        outcome.close()  # a coroutine that will not be awaited

@@ -1,0 +1,75 @@
+"""Find the function that a call names."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+_REBUILD = "rebuild it with `agentix build` and deploy it again"
+
+
+class TargetError(LookupError):
+    """The bundle has no such function; the message is one line that says what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A function, and whether it runs on the loop or in a thread."""
+
+    function: Callable[..., Any]
+    is_async: bool
+
+
+class Targets:
+    """Finds functions in the modules of the bundle, importing each module once."""
+
+    def __init__(self) -> None:
+        self._imported: dict[str, ModuleType] = {}
+
+    def loaded(self, name: str) -> Target | None:
+        """Find a function whose module is known to be imported whole."""
+        module, _, qualname = name.partition("::")
+        found = self._imported.get(module)
+        return _walk(found, qualname) if found is not None else None
+
+    def load(self, name: str) -> Target:
+        """Find a function, importing its module; may take long, so not for the loop.
+
+        Raises :class:`TargetError` where the bundle lacks the module or the function, and whatever
+        the module itself raises while it is imported.
+        """
+        module, _, qualname = name.partition("::")
+        try:
+            found = importlib.import_module(module)
+        except ModuleNotFoundError as exc:
+            if exc.name is None or not f"{module}.".startswith(f"{exc.name}."):
+                raise
+            raise TargetError(
+                f"the bundle has no module {exc.name}; if it belongs to the project, {_REBUILD}"
+            ) from exc
+        target = _walk(found, qualname)
+        self._imported[module] = found
+        return target
+
+
+def _walk(module: ModuleType, qualname: str) -> Target:
+    found: Any = module
+    for part in qualname.split("."):
+        try:
+            found = getattr(found, part)
+        except AttributeError:
+            raise TargetError(
+                f"the bundle's module {module.__name__} has no {qualname}: it was built from "
+                f"another version of the project; {_REBUILD}"
+            ) from None
+    if not callable(found):
+        raise TargetError(
+            f"the bundle's {module.__name__}.{qualname} is not a function; {_REBUILD}"
+        )
+    return Target(found, inspect.iscoroutinefunction(inspect.unwrap(found)))

@@ -1,0 +1,215 @@
+"""The client of a runtime: functions in, values or errors out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from itertools import count
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+
+from agentix.callables import RemoteCallable, importable_name
+from agentix.client.connection import Answer, Connection
+from agentix.client.result import Failed, Ok, Result
+from agentix.client.url import RuntimeURL
+from agentix.errors import (
+    CallCancelled,
+    CallTimeout,
+    RemoteCallError,
+    RemoteErrorInfo,
+    RestrictedUnpickleError,
+    WorkerExited,
+)
+from agentix.wire import arguments, messages
+from agentix.wire.errors import MalformedError, NotAllowedError
+from agentix.wire.frames import payload_size, pieces
+from agentix.wire.messages import Call, Failure, Value
+from agentix.wire.protocol import MAX_PAYLOAD
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from types import TracebackType
+    from typing import Self
+
+    from agentix.client.health import Health
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class RuntimeClient:
+    """Calls functions in the sandbox behind a runtime URL.
+
+    ``timeout`` bounds each call, in seconds; ``None`` leaves it unbounded. ``token`` is the
+    sandbox's secret. The client connects on first use and keeps connections until it is closed.
+    """
+
+    def __init__(self, url: str, *, timeout: float | None = 300, token: str | None = None) -> None:
+        if timeout is not None and not timeout > 0:
+            raise ValueError(f"timeout is {timeout!r}; it has to be a positive number of seconds")
+        self._timeout = timeout
+        self._connection = Connection(RuntimeURL.parse(url), token)
+        self._limit = MAX_PAYLOAD
+        # Unique among all clients of a runtime, without asking for randomness each time.
+        self._name = os.urandom(12).hex()
+        self._numbers = count(1)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the connections. Calls under way fail; more calls are refused."""
+        await self._connection.close()
+
+    async def health(self) -> Health:
+        """Ask the runtime for its versions and processes.
+
+        Raises :class:`RuntimeUnreachable` when it does not answer, or in another protocol.
+        """
+        return await self._connection.health()
+
+    @overload
+    def remote(
+        self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, T]: ...
+    @overload
+    def remote(
+        self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, T]: ...
+    def remote(
+        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, Any]:
+        """Run a function in the sandbox and return its value.
+
+        The function is named, not sent: the bundle has to contain it. It runs at most once; there is
+        no retry. Cancelling the call cancels the function.
+
+        Raises:
+            TypeError: the function cannot be called remotely, or its arguments cannot be sent.
+            RemoteCallError: the function raised; ``str()`` has its traceback.
+            CallTimeout: it took longer than the client's timeout, and was cancelled.
+            CallCancelled: it was cancelled inside the sandbox.
+            WorkerExited: the process that ran it died.
+            RuntimeUnreachable: the sandbox does not answer.
+            RestrictedUnpickleError: its result needs a class that is not allowed here.
+        """
+        return self._call(fn, RemoteCallable.validate(fn), args, kwargs)
+
+    @overload
+    def try_remote(
+        self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, Result[T]]: ...
+    @overload
+    def try_remote(
+        self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, Result[T]]: ...
+    def try_remote(
+        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, Result[Any]]:
+        """Run a function as :meth:`remote` does, and return a failure instead of raising it."""
+        return self._try(self._call(fn, RemoteCallable.validate(fn), args, kwargs))
+
+    async def _try(self, call: Coroutine[Any, Any, Any]) -> Result[Any]:
+        try:
+            return Ok(await call)
+        except RemoteCallError as error:
+            return Failed(error)
+
+    async def _call(
+        self,
+        fn: Callable[..., Any],
+        target: RemoteCallable,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        pickled = _pickle(fn, target, args, kwargs)
+        segments = pickled.segments
+        size = payload_size(segments)
+        if size > MAX_PAYLOAD:
+            raise TypeError(f"{target}: arguments of {size:,} bytes are more than {MAX_PAYLOAD:,}")
+        trusted = os.environ.get("AGENTIX_PICKLE_TRUST") == "1"
+        form: messages.Form = "pickle" if trusted else "values"
+        call = Call(f"{self._name}-{next(self._numbers)}", target, form, self._limit, segments)
+        parts = pieces(pickled.stream, pickled.buffers)
+        try:
+            async with asyncio.timeout(self._timeout) as bound:
+                answer = await self._connection.call(messages.dump(call), parts, size, target)
+        except TimeoutError as exc:
+            if isinstance(exc, RemoteCallError) or not bound.expired():
+                raise
+            text = f"no result within {self._timeout:g} s; the call was cancelled"
+            raise CallTimeout(RemoteErrorInfo("CallTimeout", text), target=target) from None
+        except MalformedError as exc:
+            raise _malformed(exc, target) from exc
+        if answer.message.id != call.id:
+            raise _malformed(MalformedError("the answer is to another call"), target)
+        if isinstance(answer.message, Failure):
+            raise _failure(answer.message, target)
+        if answer.message.form != form:
+            raise _malformed(MalformedError("the result is not in the form asked for"), target)
+        return _value(answer, fn, target)
+
+
+def _pickle(
+    fn: Callable[..., Any], target: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> arguments.Pickled:
+    script = None
+    if getattr(fn, "__module__", None) == "__main__":
+        import __main__
+
+        script = importable_name(__main__)
+    try:
+        return arguments.dump(args, kwargs, script=script)
+    except Exception as exc:
+        # Whatever an argument's own code raises while it is taken apart.
+        raise TypeError(
+            f"the arguments of {target} cannot be sent: {type(exc).__name__}: {exc}"
+        ) from exc
+
+
+def _value(answer: Answer, fn: Callable[..., Any], target: str) -> Any:
+    if isinstance(answer.message, Value) and answer.message.form == "pickle":
+        return arguments.load(answer.document, answer.buffers)
+    from agentix.wire.values.allowed import allowed_for
+    from agentix.wire.values.decode import decode
+
+    try:
+        return decode(answer.document, answer.buffers, lambda: allowed_for(fn))
+    except MalformedError as exc:
+        raise _malformed(exc, target) from exc
+    except NotAllowedError as exc:
+        raise _restricted(exc, target) from None
+
+
+def _malformed(exc: MalformedError, target: str) -> RemoteCallError:
+    return RemoteCallError(RemoteErrorInfo("MalformedResult", str(exc)), target=target)
+
+
+def _restricted(exc: NotAllowedError, target: str) -> RestrictedUnpickleError:
+    return RestrictedUnpickleError(
+        RemoteErrorInfo(
+            "RestrictedUnpickleError",
+            f"the result holds a {exc.module}.{exc.qualname}, which is not allowed here; name it "
+            "in the function's return annotation, or allow it with "
+            f"agentix.wire.values.allow_type({exc.qualname}), or set AGENTIX_PICKLE_TRUST=1 to "
+            "trust this sandbox with full pickles",
+        ),
+        target=target,
+    )
+
+
+def _failure(failure: Failure, target: str) -> RemoteCallError:
+    cancelled = failure.kind == "cancelled"
+    error = RemoteErrorInfo(failure.type, failure.message, failure.traceback, cancelled)
+    if cancelled:
+        return CallCancelled(error, target=target)
+    if failure.kind == "exited":
+        return WorkerExited(error, target=target, returncode=failure.returncode)
+    return RemoteCallError(error, target=target)
