@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from agentix.errors import LockError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 # Only maintainer scripts need these, and a bundle runs none.
 ONLY_FOR_INSTALLING = frozenset(
@@ -100,16 +100,27 @@ def closure(index: Index, roots: Iterable[str], *, without: Collection[str] = ()
     """
     chosen: dict[str, Package] = {}
     todo = [_named(index, root) for root in roots if root not in without]
-    while todo:
-        package = todo.pop()
-        if package.name in chosen or _ignored(package.name, without):
+    open_choices: list[tuple[Package, list[Dependency]]] = []
+    while todo or open_choices:
+        if not todo:  # only now is it known which providers are there anyway
+            wanted_by, alternatives = open_choices.pop(0)
+            if not _met(alternatives, chosen, without):
+                providers = _providers(index, alternatives, wanted_by)
+                if not any(_ignored(provider.name, without) for provider in providers):
+                    todo.append(providers[0])
+            continue
+        package = todo.pop(0)
+        if package.name in chosen:
             continue
         chosen[package.name] = package
-        todo += [
-            _choose(index, alternatives, chosen, without, package)
-            for alternatives in parse_depends(package.depends)
-            if not any(a.name in chosen or _ignored(a.name, without) for a in alternatives)
-        ]
+        for alternatives in parse_depends(package.depends):
+            if _met(alternatives, chosen, without):
+                continue
+            real = _real(index, alternatives)
+            if real is None:
+                open_choices.append((package, alternatives))
+            else:
+                todo.append(real)
     return [chosen[name] for name in sorted(chosen)]
 
 
@@ -144,31 +155,43 @@ def _named(index: Index, name: str) -> Package:
     raise LockError(f"system tool {name!r} is not a Debian package of this suite{hint}")
 
 
-def _choose(
-    index: Index,
-    alternatives: Sequence[Dependency],
-    chosen: Collection[str],
-    without: Collection[str],
-    wanted_by: Package,
-) -> Package:
-    for wanted in alternatives:
-        package = index.package(wanted.name)
-        if package is not None and wanted.admits(package.version):
-            return package
-        providers = [p for p in index.providers(wanted.name) if _provides(p, wanted)]
-        at_hand = [p for p in providers if p.name in chosen or _ignored(p.name, without)]
-        if providers:
-            return (at_hand or providers)[0]
-    names = " | ".join(wanted.name for wanted in alternatives)
-    raise LockError(f"Debian package {wanted_by.name} needs {names}, which the suite does not have")
+def _met(
+    alternatives: Sequence[Dependency], chosen: Mapping[str, Package], without: Collection[str]
+) -> bool:
+    """Say whether a dependency is met by what is there, or by what counts as present."""
+    if any(_ignored(wanted.name, without) for wanted in alternatives):
+        return True
+    return any(_fulfils(p, wanted) for wanted in alternatives for p in chosen.values())
 
 
-def _provides(package: Package, wanted: Dependency) -> bool:
-    for offers in parse_depends(package.provides):
-        for offer in offers:
-            if offer.name == wanted.name:
-                return not wanted.operator or (bool(offer.version) and wanted.admits(offer.version))
-    return False
+def _real(index: Index, alternatives: Sequence[Dependency]) -> Package | None:
+    """Return the first package that is itself called for."""
+    packages = ((index.package(wanted.name), wanted) for wanted in alternatives)
+    return next((p for p, wanted in packages if p and wanted.admits(p.version)), None)
+
+
+def _providers(
+    index: Index, alternatives: Sequence[Dependency], wanted_by: Package
+) -> list[Package]:
+    """Return the packages that provide what is called for, the preferred ones first."""
+    found = [p for w in alternatives for p in index.providers(w.name) if _fulfils(p, w)]
+    if not found:
+        names = " | ".join(wanted.name for wanted in alternatives)
+        raise LockError(
+            f"Debian package {wanted_by.name} needs {names}, which the suite does not have"
+        )
+    return found
+
+
+def _fulfils(package: Package, wanted: Dependency) -> bool:
+    """Say whether *package* is what is wanted, or provides it."""
+    if package.name == wanted.name:
+        return wanted.admits(package.version)
+    if wanted.name not in package.provides:
+        return False
+    offers = (offer for clause in parse_depends(package.provides) for offer in clause)
+    versions = [offer.version for offer in offers if offer.name == wanted.name]
+    return any(not wanted.operator or (v != "" and wanted.admits(v)) for v in versions)
 
 
 def _split(version: str) -> tuple[int, str, str]:
