@@ -1,8 +1,9 @@
 /*
-  A bundle.lock, checked as far as the build relies on it.
+  A bundle.lock, checked as far as builds rely on it, with ways to look things up in it.
 
-  Type: Path -> Lock
-  Example: lock ./examples/hello-world/bundle.lock => { name = "hello-world"; … }
+  Type: Path -> Lock, with platform : String -> { wheels, system } and
+        artifact : String -> { file, package, version, sha256, … }
+  Example: (readLock ./bundle.lock).artifact "six-1.17.0-py3-none-any.whl"
 */
 let
   inherit (builtins)
@@ -19,7 +20,6 @@ let
     "name"
     "platforms"
     "projects"
-    "python"
     "system"
     "toolchain"
     "version"
@@ -28,20 +28,28 @@ in
 file:
 let
   lock = fromJSON (readFile file);
-  format = toString (lock.format or "none");
+  refuse = reason: throw "${toString file}: ${reason}; run 'agentix lock'";
+  format = toString (lock.format or "missing");
   missing = filter (key: !(lock ? ${key})) keys;
-  wanted = platform: throw "${toString file}: 'platforms' has ${concatStringsSep ", " (attrNames lock.platforms)}, not ${platform}; run 'agentix lock'";
-  artifact =
-    name: lock.artifacts.${name} or (throw "${toString file}: 'artifacts' does not have ${name}; run 'agentix lock'");
+  names = set: concatStringsSep ", " (attrNames set);
 in
 if format != "1" then
-  throw "${toString file}: 'format' is ${format}, this Agentix reads 1; run 'agentix lock'"
+  refuse "'format' is ${format}, and this Agentix reads 1"
 else if missing != [ ] then
-  throw "${toString file}: '${head missing}' is missing; run 'agentix lock'"
+  refuse "'${head missing}' is missing"
 else
   lock
   // {
-    # The locked value for a platform, and a named artifact with its own name in it.
-    platform = platform: lock.platforms.${platform} or (wanted platform);
-    artifact = name: artifact name // { file = name; };
+    platform =
+      platform:
+      let
+        chosen =
+          lock.platforms.${platform}
+            or (refuse "'platforms' has ${names lock.platforms}, not ${platform}");
+        reason = chosen.missing or null;
+      in
+      if reason == null then chosen else refuse "there is no bundle for ${platform}: ${reason}";
+    artifact =
+      name:
+      lock.artifacts.${name} or (refuse "'artifacts' does not have ${name}") // { file = name; };
   }

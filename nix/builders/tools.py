@@ -110,6 +110,7 @@ def relocate(tree: Path, config: dict[str, Any]) -> None:
         private = [
             folder if folder.startswith("$") else str(inside(tree, folder) or "")
             for folder in found.search
+            if folder.startswith(("$", "/"))
         ]
         search = ":".join(dict.fromkeys([*filter(None, private), *common]))
         command = ["--force-rpath", "--set-rpath", search]

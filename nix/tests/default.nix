@@ -1,0 +1,226 @@
+/*
+  What the functions of nix/ promise, as far as evaluation shows it.
+
+  Type: { library } -> { library, tests : { <function> = { <test> = { expr; expected; } } } }
+  Example: import ./run.nix (import ./. { library = import ../. { system = "x86_64-linux"; }; })
+*/
+{ library }:
+let
+  inherit (builtins)
+    attrNames
+    match
+    readDir
+    toFile
+    toJSON
+    tryEval
+    ;
+  inherit (library)
+    artifact
+    kit
+    locked
+    mkBundle
+    pin
+    platforms
+    readLock
+    seeds
+    sources
+    storeName
+    ;
+
+  fails = value: !(tryEval "${value}").success;
+  inStore = name: value: match "/nix/store/[0-9a-z]{32}-${name}" "${value}" != null;
+
+  six = {
+    file = "six-1.17.0-py2.py3-none-any.whl";
+    sha256 = "4721f391ed90541fddacab5acf947aa0d3dc7d27b2e1e8eda2be8970586c3274";
+  };
+  lock = readLock ./fixtures/bundle.lock;
+  written = value: toFile "bundle.lock" (toJSON value);
+
+  tree = ./fixtures/tree;
+  projects = [
+    {
+      name = "outer";
+      path = ".";
+    }
+    {
+      name = "inner";
+      path = "inner";
+    }
+    {
+      name = "nested";
+      path = "only/nested";
+    }
+  ];
+  found = sources.found {
+    root = tree;
+    inherit projects;
+  };
+
+  here = kit {
+    pin = pin "debian-12";
+    platform = library.host;
+  };
+  there = kit {
+    pin = pin "debian-12";
+    platform = if library.host == "linux/amd64" then "linux/arm64" else "linux/amd64";
+  };
+  build = locked {
+    inherit lock;
+    platform = "linux/amd64";
+    sources = found;
+  };
+
+  tests = {
+    artifact.testNamesTheFileThatWasAdded = {
+      expr = "${artifact six}";
+      expected = "/nix/store/7p9qg9k0c2w86ix3wynaxdnwwcf2f3m7-${six.file}";
+    };
+
+    seeds.testAreFoldersOfTheirName = {
+      expr = inStore "busybox" (seeds "linux/arm64").busybox;
+      expected = true;
+    };
+
+    storeName.testKeepsWhatNixAdmits = {
+      expr = storeName "libstdc++6_12.2.0-14_amd64.deb";
+      expected = "libstdc++6_12.2.0-14_amd64.deb";
+    };
+    storeName.testReplacesTheRest = {
+      expr = storeName "a~b%3a c.deb";
+      expected = "a-b-3a-c.deb";
+    };
+
+    sources.testListedTakesExactlyWhatIsNamed = {
+      expr = attrNames (
+        readDir (
+          sources.listed {
+            root = toString tree;
+            files = [ "inner/pyproject.toml" ];
+          }
+        )
+      );
+      expected = [ "inner" ];
+    };
+    sources.testFoundLeavesOutOtherProjectsAndTheFoldersTheyLeaveEmpty = {
+      expr = attrNames (readDir found.outer);
+      expected = [ "pyproject.toml" ];
+    };
+    sources.testFoundAndListedAgree = {
+      expr = found.outer;
+      expected = sources.listed {
+        root = toString tree;
+        files = [ "pyproject.toml" ];
+      };
+    };
+    sources.testFoundHasEveryProject = {
+      expr = attrNames found;
+      expected = [
+        "inner"
+        "nested"
+        "outer"
+      ];
+    };
+
+    readLock.testGivesArtifactsTheirName = {
+      expr = (lock.artifact six.file).file;
+      expected = six.file;
+    };
+    readLock.testRefusesAnotherFormat = {
+      expr = fails (readLock (written { format = 2; })).name;
+      expected = true;
+    };
+    readLock.testRefusesALockWithoutAKey = {
+      expr = fails (readLock (written { format = 1; })).name;
+      expected = true;
+    };
+    readLock.testRefusesAnArtifactThatItLacks = {
+      expr = fails (lock.artifact "seven.whl").file;
+      expected = true;
+    };
+    readLock.testRefusesAPlatformThatItLacks = {
+      expr = fails (toJSON (lock.platform "linux/riscv64"));
+      expected = true;
+    };
+    readLock.testRefusesAPlatformForWhichThereIsNoBundle = {
+      expr = fails (toJSON (lock.platform "linux/arm64"));
+      expected = true;
+    };
+
+    pin.testReadsAToolchain = {
+      expr = (pin "debian-12").python;
+      expected = "3.11";
+    };
+    pin.testRefusesAnUnknownToolchain = {
+      expr = fails (pin "debian-7").name;
+      expected = true;
+    };
+
+    platforms.testEachIsPinned = {
+      expr = attrNames (pin "debian-13").packages;
+      expected = attrNames platforms;
+    };
+
+    host.testIsThePlatformOfTheSystem = {
+      expr = (import ../. { system = "aarch64-linux"; }).host;
+      expected = "linux/arm64";
+    };
+    host.testRefusesOtherSystems = {
+      expr = fails (import ../. { system = "riscv64-linux"; }).host;
+      expected = true;
+    };
+
+    kit.testHasTheProgramsOfItsPlatformButRunsHere = {
+      expr = [
+        ("${there.busybox}" == "${here.busybox}")
+        there.toolchain.system
+      ];
+      expected = [
+        false
+        here.toolchain.system
+      ];
+    };
+    kit.testRunsThePlatformsOwnPythonOnlyAtHome = {
+      expr = [
+        here.toolchain.python
+        "${there.toolchain.python}"
+      ];
+      expected = [
+        null
+        "${here.toolchain}"
+      ];
+    };
+
+    locked.testTakesThePinnedToolchain = {
+      expr = "${build.toolchain}";
+      expected =
+        "${(kit {
+          pin = pin "debian-12";
+          platform = "linux/amd64";
+        }).toolchain}";
+    };
+    locked.testNeedsTheSourcesOfEveryProject = {
+      expr =
+        fails
+          (locked {
+            inherit lock;
+            platform = "linux/amd64";
+            sources = { };
+          }).bundle;
+      expected = true;
+    };
+
+    mkBundle.testFindsTheSources = {
+      expr =
+        "${mkBundle {
+          src = tree;
+          lock = ./fixtures/bundle.lock;
+          platform = "linux/amd64";
+        }}";
+      expected = "${build.bundle}";
+    };
+  };
+in
+{
+  inherit library tests;
+}
