@@ -7,7 +7,7 @@ import os
 from itertools import count
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 
-from agentix.callables import RemoteCallable, importable_name
+from agentix.callables import RemoteCallable
 from agentix.client.connection import Answer, Connection
 from agentix.client.result import Failed, Ok, Result
 from agentix.client.url import RuntimeURL
@@ -88,8 +88,8 @@ class RuntimeClient:
     ) -> Coroutine[Any, Any, Any]:
         """Run a function in the sandbox and return its value.
 
-        The function is named, not sent: the bundle has to contain it. It runs at most once; there is
-        no retry. Cancelling the call cancels the function.
+        The function is named, not sent: the bundle has to contain it. It runs at most once, and is
+        never tried again. Cancelling the call cancels the function.
 
         Raises:
             TypeError: the function cannot be called remotely, or its arguments cannot be sent.
@@ -113,7 +113,7 @@ class RuntimeClient:
     def try_remote(
         self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Coroutine[Any, Any, Result[Any]]:
-        """Run a function as :meth:`remote` does, and return a failure instead of raising it."""
+        """Run a function as :meth:`remote` does; return a failure instead of raising it."""
         return self._try(self._call(fn, RemoteCallable.validate(fn), args, kwargs))
 
     async def _try(self, call: Coroutine[Any, Any, Any]) -> Result[Any]:
@@ -129,7 +129,8 @@ class RuntimeClient:
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
     ) -> Any:
-        pickled = _pickle(fn, target, args, kwargs)
+        script = target.module if fn.__module__ == "__main__" else None
+        pickled = _pickle(target, args, kwargs, script)
         segments = pickled.segments
         size = payload_size(segments)
         if size > MAX_PAYLOAD:
@@ -154,17 +155,12 @@ class RuntimeClient:
             raise _failure(answer.message, target)
         if answer.message.form != form:
             raise _malformed(MalformedError("the result is not in the form asked for"), target)
-        return _value(answer, fn, target)
+        return _value(answer, fn, target, script)
 
 
 def _pickle(
-    fn: Callable[..., Any], target: str, args: tuple[Any, ...], kwargs: dict[str, Any]
+    target: str, args: tuple[Any, ...], kwargs: dict[str, Any], script: str | None
 ) -> arguments.Pickled:
-    script = None
-    if getattr(fn, "__module__", None) == "__main__":
-        import __main__
-
-        script = importable_name(__main__)
     try:
         return arguments.dump(args, kwargs, script=script)
     except Exception as exc:
@@ -174,14 +170,14 @@ def _pickle(
         ) from exc
 
 
-def _value(answer: Answer, fn: Callable[..., Any], target: str) -> Any:
+def _value(answer: Answer, fn: Callable[..., Any], target: str, script: str | None) -> Any:
     if isinstance(answer.message, Value) and answer.message.form == "pickle":
         return arguments.load(answer.document, answer.buffers)
     from agentix.wire.values.allowed import allowed_for
     from agentix.wire.values.decode import decode
 
     try:
-        return decode(answer.document, answer.buffers, lambda: allowed_for(fn))
+        return decode(answer.document, answer.buffers, lambda: allowed_for(fn, script=script))
     except MalformedError as exc:
         raise _malformed(exc, target) from exc
     except NotAllowedError as exc:
@@ -198,8 +194,8 @@ def _restricted(exc: NotAllowedError, target: str) -> RestrictedUnpickleError:
             "RestrictedUnpickleError",
             f"the result holds a {exc.module}.{exc.qualname}, which is not allowed here; name it "
             "in the function's return annotation, or allow it with "
-            f"agentix.wire.values.allow_type({exc.qualname}), or set AGENTIX_PICKLE_TRUST=1 to "
-            "trust this sandbox with full pickles",
+            f"agentix.wire.values.allowed.allow_type({exc.qualname}), or set "
+            "AGENTIX_PICKLE_TRUST=1 to trust this sandbox with full pickles",
         ),
         target=target,
     )

@@ -3,7 +3,3 @@
 The sandbox encodes (``encode``), the host decodes (``decode``); nothing that a sandbox names is
 ever imported. ``tags`` is the grammar.
 """
-
-from agentix.wire.values.allowed import allow_type
-
-__all__ = ["allow_type"]

@@ -9,19 +9,16 @@ from __future__ import annotations
 import dataclasses
 import enum
 import inspect
-import sys
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias, get_args, get_type_hints
 from weakref import WeakKeyDictionary
 
-from agentix.callables import importable_name
-
 Names: TypeAlias = Mapping[tuple[str, str], type]
 
-_by_user: Final[dict[tuple[str, str], type]] = {}
-_by_function: Final[WeakKeyDictionary[Callable[..., Any], Names]] = WeakKeyDictionary()
+_by_user: Final[set[type]] = set()
+_by_function: Final[WeakKeyDictionary[Callable[..., Any], list[type]]] = WeakKeyDictionary()
 
 
 def allow_type(cls: type) -> type:
@@ -29,27 +26,31 @@ def allow_type(cls: type) -> type:
 
     Can be used as a decorator.
     """
-    for reached in _reach(cls):
-        _by_user.update(_names(reached))
+    _by_user.update(_reach(cls))
     return cls
 
 
-def allowed_for(function: Callable[..., Any]) -> Names:
-    """Collect the classes that a result of this function may contain."""
+def allowed_for(function: Callable[..., Any], *, script: str | None = None) -> Names:
+    """Collect the classes that a result of this function may contain, by the names they may go by.
+
+    ``script`` is the importable name of ``__main__``, by which a bundle knows a script's classes.
+    """
+    names: dict[tuple[str, str], type] = {}
+    for cls in (*_reachable(function), *_by_user):
+        names[cls.__module__, cls.__qualname__] = cls
+        if cls.__module__ == "__main__" and script is not None:
+            names[script, cls.__qualname__] = cls
+    return names
+
+
+def _reachable(function: Callable[..., Any]) -> list[type]:
     try:
         known = _by_function.get(function)
-    except TypeError:  # not weakly referable, as builtin functions are in some versions
-        return {**_reachable(function), **_by_user}
+    except TypeError:  # no weak reference to it can be had
+        return list(_reach(return_annotation(function)))
     if known is None:
-        known = _by_function[function] = _reachable(function)
-    return {**known, **_by_user}
-
-
-def _reachable(function: Callable[..., Any]) -> Names:
-    names: dict[tuple[str, str], type] = {}
-    for cls in _reach(return_annotation(function)):
-        names.update(_names(cls))
-    return names
+        known = _by_function[function] = list(_reach(return_annotation(function)))
+    return known
 
 
 def return_annotation(function: Callable[..., Any]) -> Any:
@@ -61,13 +62,6 @@ def return_annotation(function: Callable[..., Any]) -> Any:
         return get_type_hints(said, inner.__globals__, include_extras=True)["return"]
     except (AttributeError, KeyError, NameError, SyntaxError, TypeError):
         return None
-
-
-def _names(cls: type) -> Iterator[tuple[tuple[str, str], type]]:
-    """Name a class as a sandbox may: a script's classes also by the module that the bundle has."""
-    yield (cls.__module__, cls.__qualname__), cls
-    if cls.__module__ == "__main__" and (name := importable_name(sys.modules["__main__"])):
-        yield (name, cls.__qualname__), cls
 
 
 def _reach(hint: Any) -> Iterator[type]:

@@ -5,11 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from decimal import Decimal
-from fractions import Fraction
-from pathlib import PosixPath, PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeAlias
-from uuid import UUID
 
 import msgpack
 
@@ -101,6 +97,8 @@ class _Encoder:
         return known
 
     def _other(self, value: Any, cls: type, depth: int) -> Node:
+        if (rare := _rare(cls)) is not None:
+            return rare(self, value, depth)
         if (entry := self._class(cls)) is not None:
             index, shape = entry
             try:
@@ -169,14 +167,14 @@ def _default_dict(encoder: _Encoder, value: defaultdict[Any, Any], depth: int) -
     return [*encoder.pairs(tags.DEFAULT_DICT, value, depth), name]
 
 
-def _decimal(_: _Encoder, value: Decimal, depth: int) -> Node:
+def _decimal(_: _Encoder, value: Any, depth: int) -> Node:
     text = str(value)
     if len(text) > tags.MAX_DECIMAL:
         raise UnencodableError(f"cannot send back a Decimal of {len(text):,} digits")
     return [tags.DECIMAL, text]
 
 
-def _fraction(encoder: _Encoder, value: Fraction, depth: int) -> Node:
+def _fraction(encoder: _Encoder, value: Any, depth: int) -> Node:
     return [
         tags.FRACTION,
         _int(encoder, value.numerator, depth),
@@ -242,16 +240,25 @@ _SPECIAL: dict[type, Callable[[_Encoder, Any, int], Node]] = {
     Counter: _mapping(tags.COUNTER),
     defaultdict: _default_dict,
     complex: lambda _, value, depth: [tags.COMPLEX, value.real, value.imag],
-    Decimal: _decimal,
-    Fraction: _fraction,
     type(Ellipsis): lambda _, value, depth: [tags.ELLIPSIS],
     range: _range,
     slice: _slice,
-    UUID: lambda _, value, depth: [tags.UUID, value.bytes],
-    PosixPath: lambda _, value, depth: [tags.PATH, str(value), False],
-    PurePosixPath: lambda _, value, depth: [tags.PATH, str(value), True],
     dt.datetime: _datetime,
     dt.date: _date,
     dt.time: _time,
     dt.timedelta: _timedelta,
 }
+
+# Types of modules that the worker need not import before the project does.
+_RARE: dict[str, tuple[str, Callable[[_Encoder, Any, int], Node]]] = {
+    "Decimal": ("decimal", _decimal),
+    "Fraction": ("fractions", _fraction),
+    "PosixPath": ("pathlib", lambda _, value, depth: [tags.PATH, str(value), False]),
+    "PurePosixPath": ("pathlib", lambda _, value, depth: [tags.PATH, str(value), True]),
+    "UUID": ("uuid", lambda _, value, depth: [tags.UUID, value.bytes]),
+}
+
+
+def _rare(cls: type) -> Callable[[_Encoder, Any, int], Node] | None:
+    module, encode_one = _RARE.get(cls.__qualname__, ("", None))
+    return encode_one if getattr(sys.modules.get(module), cls.__qualname__, None) is cls else None
