@@ -10,6 +10,8 @@ import sys
 
 _PREFIX = "AGENTIX_ASIDE_"
 
+# Python adds this one where the image asks for no locale (PEP 538); the image's own is set aside.
+os.environ.pop("LC_CTYPE", None)
 for _name in [name for name in os.environ if name.startswith(_PREFIX)]:
     os.environ[_name[len(_PREFIX) :]] = os.environ.pop(_name)
 
