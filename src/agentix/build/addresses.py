@@ -6,17 +6,12 @@ indices, mirrors and flat folders work here as they do there.
 
 from __future__ import annotations
 
-import asyncio
-import re
-import shutil
 import sys
 import tomllib
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-import aiohttp
-
+from agentix.build import uv
 from agentix.build.archive import MIRROR_VARIABLE, find_mirror
 from agentix.build.indices import Indices
 from agentix.errors import FetchError, LockError
@@ -27,40 +22,29 @@ if TYPE_CHECKING:
 
     from agentix.build.artifacts import Needed
 
-_UV_TIMEOUT = 300
 
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """An address (http, https or file), and who to be there."""
-
-    address: str
-    auth: aiohttp.BasicAuth | None = None
-
-
-async def find_sources(
+async def find_addresses(
     files: Iterable[Needed], *, project: Path, python: str
-) -> dict[Needed, Source]:
-    """Return where each of *files* is. FetchError names what the configured places do not have.
+) -> dict[Needed, str]:
+    """Return where each of *files* is: http, https or file addresses, with credentials in them.
 
     *project* is the folder whose uv settings apply, *python* the minor version of the lock.
+    FetchError names what the configured places do not have.
     """
     wheels = [file for file in files if file.pool is None]
     packages = [file for file in files if file.pool is not None]
-    found: dict[Needed, Source] = {}
+    found: dict[Needed, str] = {}
     if packages:
         try:
             mirror = await find_mirror()
         except LockError as error:
             raise FetchError(str(error)) from error
-        found |= {file: Source(f"{mirror}/{file.pool}") for file in packages}
+        found |= {file: f"{mirror}/{file.pool}" for file in packages}
     indices = Indices(project)
     for index, group in _groups(wheels, indices):
         listed = await _ask_uv(group, project, python, index)
         for wheel in group:
-            address = _choose(wheel, listed)
-            auth = indices.credentials(address)
-            found[wheel] = Source(address, aiohttp.BasicAuth(*auth) if auth else None)
+            found[wheel] = indices.with_credentials(_choose(wheel, listed))
     return found
 
 
@@ -104,53 +88,22 @@ async def _ask_uv(
 ) -> list[dict[str, Any]]:
     """Return uv's list of packages with all their files, for exactly these versions."""
     pins = sorted({f"{wheel.package}=={wheel.version}" for wheel in wheels})
-    command = [
-        *(find_uv(), "pip", "compile", "-", "--quiet", "--no-deps", "--universal", "--no-header"),
-        *("--only-binary", ":all:", "--format", "pylock.toml"),
-        *("--python", sys.executable, "--python-version", python),
-        *(("--index", index) if index else ()),
-    ]
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        cwd=project,
-    )
     try:
-        async with asyncio.timeout(_UV_TIMEOUT):
-            output, errors = await process.communicate("\n".join(pins).encode())
-    except TimeoutError:
+        output = await uv.run(
+            *("pip", "compile", "-", "--quiet", "--no-deps", "--universal", "--no-header"),
+            *("--only-binary", ":all:", "--format", "pylock.toml"),
+            *("--python", sys.executable, "--python-version", python),
+            *(("--index", index) if index else ()),
+            cwd=project,
+            stdin="\n".join(pins),
+        )
+    except LockError as error:
         raise FetchError(
-            f"uv did not say within {_UV_TIMEOUT} s where the wheels are; check its index settings"
-        ) from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
-    if process.returncode != 0:
-        raise FetchError(f"uv cannot find the locked wheels: {_gist(errors.decode())}")
-    packages: list[dict[str, Any]] = tomllib.loads(output.decode()).get("packages", [])
+            f"uv cannot say where {wheels[0].package} {wheels[0].version} "
+            f"{f'and {len(pins) - 1} more are' if len(pins) > 1 else 'is'}: {error}"
+        ) from error
+    packages: list[dict[str, Any]] = tomllib.loads(output).get("packages", [])
     return packages
-
-
-def find_uv() -> str:
-    """Return the uv that came with agentix, or the one on PATH."""
-    try:
-        import uv
-
-        return uv.find_uv_bin()
-    except (ImportError, FileNotFoundError):
-        pass
-    if found := shutil.which("uv"):
-        return found
-    raise FetchError("uv is not installed; install it next to agentix: pip install uv")
-
-
-def _gist(text: str) -> str:
-    """Return uv's complaint as one line."""
-    words = " ".join(re.sub(r"[^\x00-\u00ff]|\u00d7", "", text).split())  # no box drawing
-    return words.removeprefix("error: ") or "it gave no reason"
 
 
 def _choose(wheel: Needed, packages: list[dict[str, Any]]) -> str:

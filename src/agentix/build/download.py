@@ -76,7 +76,6 @@ async def download(
     wanted: Needed,
     destination: Path,
     *,
-    auth: aiohttp.BasicAuth | None = None,
     advance: Callable[[int], None] = lambda _: None,
     patience: Patience = _PATIENCE,
 ) -> None:
@@ -87,7 +86,7 @@ async def download(
     is not what is *wanted*.
     """
     partial = destination.with_name(destination.name + ".partial")
-    transfer = _Transfer(session, address, wanted, partial, auth, advance)
+    transfer = _Transfer(session, address, wanted, partial, advance)
     try:
         async with asyncio.timeout(300 + wanted.size / _SLOWEST):
             await transfer.run(patience)
@@ -117,7 +116,6 @@ class _Transfer:
     address: str
     wanted: Needed
     partial: Path
-    auth: aiohttp.BasicAuth | None
     advance: Callable[[int], None]
     reported: int = 0
 
@@ -171,12 +169,12 @@ class _Transfer:
         """Ask for what is missing after *have* bytes."""
         headers = {"Range": f"bytes={have}-"} if have else {}
         try:
-            async with self.session.get(self.address, headers=headers, auth=self.auth) as response:
+            async with self.session.get(self.address, headers=headers) as response:
                 self._check(response, have)
                 yield response
         except aiohttp.InvalidURL as error:
             raise FetchError(
-                f"cannot fetch {self.wanted.file}: {self.address!r} is no address"
+                f"cannot fetch {self.wanted.file}: its address in the index is not valid"
             ) from error
         except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError) as error:
             raise FetchError(

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-    from agentix.build.addresses import Source
     from agentix.build.artifacts import NeededProgram
     from agentix.build.download import Patience
     from agentix.nix import Nix
@@ -195,22 +194,22 @@ async def _download(
     progress: Progress,
     patience: Patience | None,
 ) -> None:
-    from agentix.build.addresses import find_sources
+    from agentix.build.addresses import find_addresses
     from agentix.build.download import Patience, open_session
 
     with progress.step("locate") as step:
-        sources = await find_sources(wanted, project=project, python=python)
-        step.outcome(f"{len(sources)} files")
+        addresses = await find_addresses(wanted, project=project, python=python)
+        step.outcome(f"{len(addresses)} files")
     with progress.step("fetch", total=total_size(wanted), unit="bytes") as step:
         async with open_session(_AT_ONCE) as session:
             turns = asyncio.Semaphore(_AT_ONCE)
             try:
                 async with asyncio.TaskGroup() as group:
-                    for file, source in sources.items():
+                    for file, address in addresses.items():
                         place = _place(downloads, file)
                         place.parent.mkdir(exist_ok=True)
                         job = _one(
-                            session, source, file, place, step, patience or Patience(), turns
+                            session, address, file, place, step, patience or Patience(), turns
                         )
                         group.create_task(job)
             except* FetchError as errors:
@@ -220,7 +219,7 @@ async def _download(
 
 async def _one(
     session: aiohttp.ClientSession,
-    source: Source,
+    address: str,
     file: Needed,
     place: Path,
     step: Step,
@@ -231,22 +230,21 @@ async def _one(
     from agentix.build.download import Gone, copy, download, shown
 
     async with turns:
-        if source.address.startswith("file:"):
-            await asyncio.to_thread(copy, source.address, file, place)
+        if address.startswith("file:"):
+            await asyncio.to_thread(copy, address, file, place)
             step.advance(file.size)
             return
         try:
             await download(
                 session,
-                source.address,
+                address,
                 file,
                 place,
-                auth=source.auth,
                 advance=step.advance,
                 patience=patience,
             )
         except Gone as error:
-            raise explain_gone(file, shown(source.address)) from error
+            raise explain_gone(file, shown(address)) from error
 
 
 def _add(lacking: Needs, downloads: Path, store: Nix) -> None:

@@ -12,7 +12,7 @@ import tomllib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,8 +40,15 @@ class Indices:
                         return f"{index}={self._named[index]}"
         return None
 
-    def credentials(self, address: str) -> tuple[str, str] | None:
-        """Return the user and password that are configured for the server of *address*."""
+    def with_credentials(self, address: str) -> str:
+        """Return *address* with the user and password that are configured for its server."""
+        parts = urlsplit(address)
+        if parts.username or (found := self._credentials(address)) is None:
+            return address
+        user = ":".join(quote(part, safe="") for part in found)
+        return parts._replace(netloc=f"{user}@{parts.netloc}").geturl()
+
+    def _credentials(self, address: str) -> tuple[str, str] | None:
         server = _server(urlsplit(address))
         for name, index in self._all():
             parts = urlsplit(index)
