@@ -6,34 +6,41 @@ where this interpreter is visible, so on the image ``host``.
 
 from __future__ import annotations
 
+import ast
+import asyncio
 import json
 import platform
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from agentix import platforms
+from agentix.provider.runtime_folder import RuntimeFolder
+
+if TYPE_CHECKING:
+    from agentix.provider.base import Sandbox
 
 ROOT = f"{'0' * 32}-stub-bundle"
 PROGRAM = Path(__file__).with_name("program.py")
 
 
-def make_entry(folder: Path, *, platform_name: str | None = None, first_line: str = "") -> Path:
-    """Make a cache entry in *folder* and return its path."""
+def make_entry(folder: Path, *, for_platform: str | None = None, bootstrap: str = "") -> Path:
+    """Make a cache entry in *folder* and return its path; *bootstrap* replaces the program."""
     entry = folder / f"sha256-{'5' * 64}"
     runtime = entry / "nix/store" / ROOT / "runtime"
     runtime.mkdir(parents=True)
     (entry / "nix/run").mkdir()
     (entry / "nix/runtime").symlink_to(f"/nix/store/{ROOT}/runtime")
     python = Path(sys.executable).resolve()
-    bootstrap = runtime / "bootstrap.sh"
-    first_line = first_line or f"#!{python} -ISB"
-    bootstrap.write_text(f"{first_line}\n{PROGRAM.read_text()}")
-    bootstrap.chmod(0o755)
+    program = runtime / "bootstrap.sh"
+    program.write_text(bootstrap or f"#!{python} -ISB\n{PROGRAM.read_text()}")
+    program.chmod(0o755)
     manifest = {
         "format": 1,
         "name": "stub",
         "version": "1.0",
-        "platform": platform_name or platforms.current().name,
+        "platform": for_platform or platforms.current().name,
         "python": platform.python_version(),
         "toolchain": "none",
         "libc": "none",
@@ -46,3 +53,19 @@ def make_entry(folder: Path, *, platform_name: str | None = None, first_line: st
     }
     (entry / "manifest.json").write_text(json.dumps(manifest))
     return entry
+
+
+async def look(sandbox: Sandbox, expression: str) -> Any:
+    """Evaluate *expression* in the stub and return its value."""
+    folder, _ = RuntimeFolder.find(sandbox.sandbox_id)
+    reader, writer = await asyncio.open_unix_connection(folder.socket)
+    try:
+        writer.write(
+            f"GET /run?{quote(expression)} HTTP/1.0\r\n"
+            f"Authorization: Bearer {folder.token}\r\n\r\n".encode()
+        )
+        answer = (await asyncio.wait_for(reader.read(), 20)).decode()
+    finally:
+        writer.close()
+        await writer.wait_closed()
+    return ast.literal_eval(answer.partition("\r\n\r\n")[2])

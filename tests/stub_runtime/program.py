@@ -4,6 +4,9 @@
 its repr, for tests that look around inside a sandbox.
 """
 
+# It starts in a few milliseconds, and printing is one of its jobs.
+# ruff: noqa: B905, PTH101, PTH108, PTH123, T201
+
 import os
 import signal
 import socketserver

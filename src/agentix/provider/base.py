@@ -55,7 +55,7 @@ class SandboxProvider(ABC):
         self,
         config: SandboxConfig,
         *,
-        timeout: float = 300,  # noqa: ASYNC109 - of the calls
+        timeout: float | None = 300,  # noqa: ASYNC109 - of the calls
     ) -> AsyncIterator[Sandbox]:
         """Yield a new sandbox, whose calls *timeout* bounds, and delete it at the end.
 

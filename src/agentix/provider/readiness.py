@@ -57,7 +57,9 @@ async def _answer(folder: RuntimeFolder) -> Health:
             try:
                 async with RuntimeClient(folder.url, timeout=5, token=folder.token) as client:
                     return await client.health()
-            except RuntimeUnreachable:
-                pass  # the socket is there a moment before it listens
+            except RuntimeUnreachable as error:
+                if error.error.type != RuntimeUnreachable.__name__:  # it answers, and always will
+                    reason = error.error.message
+                    raise ProviderError(f"sandbox {folder.sandbox_id}: {reason}") from error
         await asyncio.sleep(pause)
         pause = min(pause * 1.2, _LONGEST_PAUSE)

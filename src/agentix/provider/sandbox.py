@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NewType, ParamSpec, TypeVar, overload
 
@@ -41,9 +40,8 @@ class Sandbox:
     def __init__(self, info: SandboxInfo, *, token: str | None = None) -> None:
         self._info = info
         self._token = token
-        self._timeout: float = 300
+        self._timeout: float | None = 300
         self._client: RuntimeClient | None = None
-        self._opening = asyncio.Lock()
         self._closed = False
 
     def __repr__(self) -> str:
@@ -69,8 +67,8 @@ class Sandbox:
         """Whether it ran when the provider gave this handle."""
         return self._info.status
 
-    def configure(self, *, timeout: float) -> None:
-        """Bound each call by *timeout* seconds; before the first call only.
+    def configure(self, *, timeout: float | None) -> None:
+        """Bound each call by *timeout* seconds, None for no bound; before the first call only.
 
         Raises ProviderError after the first call, when it would have no effect.
         """
@@ -79,53 +77,48 @@ class Sandbox:
                 f"sandbox {self.sandbox_id} is connected already; "
                 "configure(…) works before the first call only"
             )
-        if timeout <= 0:
+        if timeout is not None and not timeout > 0:
             raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
         self._timeout = timeout
 
     @overload
-    async def remote(
+    def remote(
         self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> T: ...
-
+    ) -> Coroutine[Any, Any, T]: ...
     @overload
-    async def remote(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
-
-    async def remote(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Call *fn* inside the sandbox and return its value; never retried.
-
-        Raises RemoteCallError or a subclass of it; TypeError when *fn* is not importable there.
-        """
-        client = await self._connected()
-        return await client.remote(fn, *args, **kwargs)
-
-    @overload
-    async def try_remote(
-        self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Result[T]: ...
-
-    @overload
-    async def try_remote(
+    def remote(
         self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Result[T]: ...
+    ) -> Coroutine[Any, Any, T]: ...
+    def remote(
+        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, Any]:
+        """Run *fn* inside the sandbox and return its value; see :meth:`RuntimeClient.remote`."""
+        return self._connected().remote(fn, *args, **kwargs)
 
-    async def try_remote(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Result[Any]:
-        """Call *fn* inside the sandbox; return ``Ok(value)``, or ``Failed(error)``."""
-        client = await self._connected()
-        return await client.try_remote(fn, *args, **kwargs)
+    @overload
+    def try_remote(
+        self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, Result[T]]: ...
+    @overload
+    def try_remote(
+        self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Coroutine[Any, Any, Result[T]]: ...
+    def try_remote(
+        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    ) -> Coroutine[Any, Any, Result[Any]]:
+        """Run *fn* as :meth:`remote` does; return ``Ok(value)``, or ``Failed(error)``."""
+        return self._connected().try_remote(fn, *args, **kwargs)
 
     async def health(self) -> Health:
         """Ask the runtime how it is; RuntimeUnreachable when it does not answer."""
-        client = await self._connected()
-        return await client.health()
+        return await self._connected().health()
 
     async def aclose(self) -> None:
         """Close the connection; the sandbox lives on. Closing again does nothing."""
         self._closed = True
-        async with self._opening:
-            client, self._client = self._client, None
-            if client is not None:
-                await client.close()
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -138,18 +131,14 @@ class Sandbox:
     ) -> None:
         await self.aclose()
 
-    async def _connected(self) -> RuntimeClient:
-        if self._client is not None:
-            return self._client
-        async with self._opening:
-            if self._closed:
-                raise ProviderError(
-                    f"this handle of sandbox {self.sandbox_id} is closed; "
-                    "provider.get(sandbox_id) gives a new one"
-                )
-            if self._client is None:
-                from agentix.client import RuntimeClient  # only now: it loads an HTTP library
+    def _connected(self) -> RuntimeClient:
+        if self._closed:
+            raise ProviderError(
+                f"this handle of sandbox {self.sandbox_id} is closed; "
+                "provider.get(sandbox_id) gives a new one"
+            )
+        if self._client is None:
+            from agentix.client import RuntimeClient  # only now: it loads what calls need
 
-                client = RuntimeClient(self.runtime_url, timeout=self._timeout, token=self._token)
-                self._client = await client.__aenter__()
-            return self._client
+            self._client = RuntimeClient(self.runtime_url, timeout=self._timeout, token=self._token)
+        return self._client

@@ -11,6 +11,11 @@ _SETTINGS = {
 _INSTEAD = "or use another provider, such as docker"
 
 
+def refused_overlay(output: str) -> bool:
+    """Tell whether bubblewrap could not make an overlay."""
+    return "bwrap: Can't make overlay mount" in output
+
+
 def explain(output: str) -> str | None:
     """Return what the complaint of bubblewrap in *output* means, or None when it made none."""
     said = [line for line in output.splitlines() if line.startswith("bwrap: ")]
@@ -30,8 +35,6 @@ def explain(output: str) -> str | None:
             f"it may not mount /proc here ({complaint}); a container that runs it must not mask "
             f"its own /proc (docker run --security-opt systempaths=unconfined), {_INSTEAD}"
         )
-    if "Exec format error" in complaint:
-        return f"the bundle's programs are for another platform than this machine ({complaint})"
     return f"bubblewrap failed: {complaint}"
 
 

@@ -17,8 +17,15 @@ from agentix.errors import ImageError
 
 # What every sandbox has of its own, in place of the image's.
 OWN = frozenset(("proc", "dev", "sys", "nix"))
-# On the host's root these hold sockets and secrets of others; a sandbox gets empty ones.
-_PRIVATE = {"run": 0o755, "tmp": 0o1777}
+# On the host's root these hold sockets and secrets of others, or what engines mount and unmount
+# all the time; a sandbox gets empty ones.
+_PRIVATE = {
+    "/run": 0o755,
+    "/tmp": 0o1777,  # noqa: S108 - the sandbox's own
+    "/var/lib/containerd": 0o711,
+    "/var/lib/containers": 0o755,
+    "/var/lib/docker": 0o710,
+}
 # What the kernel lays an overlay over; others (vfat, FUSE, network shares) appear read-only.
 _OVERLAID = frozenset(
     [
@@ -80,16 +87,16 @@ def lay_out(root: Path, mounted: Mounts, *, host: bool) -> list[Piece]:
 
     *host* says that it is this machine's own. Raises ImageError when *root* cannot be read.
     """
+    private = _PRIVATE if host else {}
+    here = str(root).rstrip("/")
+    # A folder is made anew around a private one just as around a mounted file system.
+    mounted = mounted | {f"{here}{p}": "private" for p in private if Path(f"{here}{p}").is_dir()}
     if not _has_mounts_below(str(root), mounted):
         return [Overlay(str(root), "/")]
     pieces: list[Piece] = []
     try:
         for entry in _entries(str(root)):
-            if entry.name in OWN:
-                continue
-            if host and entry.name in _PRIVATE:
-                pieces.append(Folder(f"/{entry.name}", _PRIVATE[entry.name]))
-            else:
+            if entry.name not in OWN:
                 pieces += _place(entry, "", mounted, 1)
     except OSError as error:
         raise ImageError(f"image {root} cannot be read: {error}") from error
@@ -102,6 +109,8 @@ def _place(entry: os.DirEntry[str], parent: str, mounted: Mounts, depth: int) ->
         return [Link(str(Path(entry.path).readlink()), place)]
     if not entry.is_dir(follow_symlinks=False):
         return [Bind(entry.path, place)] if entry.is_file(follow_symlinks=False) else []
+    if mounted.get(entry.path) == "private":
+        return [Folder(place, _PRIVATE[place])]
     if not _has_mounts_below(entry.path, mounted):
         fits = _type_of(entry.path, mounted) in _OVERLAID
         return [Overlay(entry.path, place) if fits else Bind(entry.path, place)]

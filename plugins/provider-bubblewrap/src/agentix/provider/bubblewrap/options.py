@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from agentix.errors import ImageError
 from agentix.provider.bubblewrap.layout import OWN, Bind, Folder, Link, Overlay, lay_out
 from agentix.provider.bubblewrap.scoped import resolve
+from agentix.provider.bubblewrap.user import user_of
 from agentix.provider.runtime_folder import MOUNT
 
 if TYPE_CHECKING:
@@ -43,20 +44,20 @@ _HIDDEN_FOLDERS = ("/proc/acpi", "/proc/scsi", "/sys/firmware")
 
 def options_for(
     image: Image,
-    user: User,
     *,
     nix: Path,
     folder: RuntimeFolder,
-    environment: Mapping[str, str],
+    added: Mapping[str, str] | None,
     config: BubblewrapProviderConfig,
     mounted: Mounts,
 ) -> list[str]:
     """Return the options that make *image* a sandbox with the bundle *nix*.
 
-    It is reached through *folder*. Raises ImageError when the image cannot take what a sandbox
-    needs.
+    It is reached through *folder*; *added* goes on top of the image's environment. Raises
+    ImageError when the image cannot take what a sandbox needs.
     """
     _check(image)
+    user = user_of(image)
     workdir = f"/{(image.run.working_dir or '').lstrip('/')}"
     pieces = lay_out(image.root, mounted, host=image.host)
     options = [*_ISOLATION, "--uid", str(user.uid), "--gid", str(user.gid)]
@@ -76,12 +77,12 @@ def options_for(
         for place in sorted(overlays | {"/"}):
             options += ["--remount-ro", place]
     options.append("--clearenv")
-    for name, value in environment.items():
+    for name, value in _environment(image, user, added).items():
         options += ["--setenv", name, value]
     return [*options, "--chdir", workdir]
 
 
-def environment_of(image: Image, user: User, added: Mapping[str, str] | None) -> dict[str, str]:
+def _environment(image: Image, user: User, added: Mapping[str, str] | None) -> dict[str, str]:
     """Return the image's environment as an engine would give it, and *added*.
 
     Nothing of the host's own environment is in it.
@@ -111,7 +112,7 @@ def _closed() -> list[str]:
     for place in _READ_ONLY:
         options += ["--ro-bind-try", place, place]
     for place in filter(os.path.exists, _HIDDEN_FILES):
-        options += ["--ro-bind", "/dev/null", place]
+        options += ["--dev-bind", "/dev/null", place]
     for place in filter(os.path.isdir, _HIDDEN_FOLDERS):
         options += ["--tmpfs", place, "--remount-ro", place]
     return options

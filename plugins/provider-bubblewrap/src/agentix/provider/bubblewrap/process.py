@@ -10,11 +10,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from agentix.provider.bubblewrap.process_ref import ProcessRef, SandboxProcesses
-from agentix.provider.output import OutputTail
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from agentix.provider.output import OutputTail
 
 _CLONE_BOUND = 20.0  # seconds until bubblewrap must have made its namespaces
 _MAX_INFO = 64 * 1024
@@ -23,17 +24,17 @@ _MAX_INFO = 64 * 1024
 class SandboxProcess(asyncio.SubprocessProtocol):
     """A running bubblewrap. What it and the sandbox print is read for as long as they live."""
 
-    def __init__(self) -> None:
-        self.tail = OutputTail()
+    def __init__(self, tail: OutputTail) -> None:
+        self.tail = tail
         self.processes: SandboxProcesses | None = None
         self._transport: asyncio.SubprocessTransport | None = None
         self._gone: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     @classmethod
     async def start(
-        cls, program: Path, options: Sequence[str], command: Sequence[str]
+        cls, program: Path, options: Sequence[str], command: Sequence[str], tail: OutputTail
     ) -> SandboxProcess:
-        """Start *command* in the sandbox that *options* describe.
+        """Start *command* in the sandbox that *options* describe; *tail* gets what it prints.
 
         ``processes`` of the result is None when bubblewrap ended at once. The options go through a
         descriptor, since other users can read a command line. Do not cancel this: see
@@ -46,7 +47,7 @@ class SandboxProcess(asyncio.SubprocessProtocol):
                 content.writelines(os.fsencode(option) + b"\0" for option in options)
             os.lseek(file, 0, os.SEEK_SET)
             _, process = await asyncio.get_running_loop().subprocess_exec(
-                cls,
+                lambda: cls(tail),
                 str(program),
                 *("--args", str(file), "--info-fd", str(info)),
                 *("--", *command),

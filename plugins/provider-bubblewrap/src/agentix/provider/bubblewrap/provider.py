@@ -10,15 +10,15 @@ from agentix.bundle import BundleCache
 from agentix.errors import ImageError, ProviderError, SandboxNotFound
 from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxInfo, SandboxProvider
 from agentix.provider.bubblewrap.config import BubblewrapProviderConfig
-from agentix.provider.bubblewrap.diagnosis import explain
+from agentix.provider.bubblewrap.diagnosis import explain, refused_overlay
 from agentix.provider.bubblewrap.elf import platform_of
 from agentix.provider.bubblewrap.images import ImageStore
 from agentix.provider.bubblewrap.layout import mounts
-from agentix.provider.bubblewrap.options import environment_of, options_for
+from agentix.provider.bubblewrap.options import options_for
 from agentix.provider.bubblewrap.process import SandboxProcess
 from agentix.provider.bubblewrap.process_ref import SandboxProcesses
 from agentix.provider.bubblewrap.program import find_program
-from agentix.provider.bubblewrap.user import user_of
+from agentix.provider.output import OutputTail
 from agentix.provider.readiness import until_ready
 from agentix.provider.runtime_folder import COMMAND, RuntimeFolder
 from agentix.provider.teardown import carry_out, undone_on_error
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from agentix.bundle import CachedBundle
     from agentix.provider.bubblewrap.images import Image
+    from agentix.provider.bubblewrap.layout import Mounts
 
 _PREFIX = "bwrap"
 _BOUND = 30.0  # seconds, beyond the grace that a sandbox is given, to be rid of it
@@ -53,6 +54,25 @@ class BubblewrapProvider(SandboxProvider):
         """
         self._refuse_limits(config)
         program, image, bundle = await asyncio.to_thread(self._open, config)
+        for last in (False, False, True):
+            mounted, tail = mounts(), OutputTail()
+            try:
+                return await self._attempt(program, image, bundle, config, mounted, tail)
+            except ProviderError:
+                # An overlay does not go over what somebody has just mounted something below.
+                if last or not refused_overlay(tail.text()) or mounts() == mounted:
+                    raise
+        raise AssertionError  # the last attempt returned or raised
+
+    async def _attempt(
+        self,
+        program: Path,
+        image: Image,
+        bundle: CachedBundle,
+        config: SandboxConfig,
+        mounted: Mounts,
+        tail: OutputTail,
+    ) -> Sandbox:
         folder = RuntimeFolder.create(_PREFIX)
         starting: asyncio.Task[SandboxProcess] | None = None
 
@@ -64,8 +84,16 @@ class BubblewrapProvider(SandboxProvider):
 
         what = f"ending sandbox {folder.sandbox_id}"
         async with undone_on_error(undo, what=what, within=_BOUND):
-            options = await asyncio.to_thread(self._options, image, bundle, folder, config)
-            starting = asyncio.create_task(SandboxProcess.start(program, options, COMMAND))
+            options = await asyncio.to_thread(
+                options_for,
+                image,
+                nix=bundle.nix,
+                folder=folder,
+                added=config.env,
+                config=self.config,
+                mounted=mounted,
+            )
+            starting = asyncio.create_task(SandboxProcess.start(program, options, COMMAND, tail))
             try:
                 process = await asyncio.shield(starting)
             except OSError as error:
@@ -75,7 +103,7 @@ class BubblewrapProvider(SandboxProvider):
             await until_ready(
                 folder,
                 death=process.ended,
-                account=lambda: explain(process.tail.text()) or process.tail.account(),
+                account=lambda: explain(tail.text()) or tail.account(),
                 within=self.config.start_timeout,
             )
         return self._handle(folder)
@@ -137,20 +165,6 @@ class BubblewrapProvider(SandboxProvider):
                 f"{machine}; use an image for {machine}"
             )
         return program, image, bundle
-
-    def _options(
-        self, image: Image, bundle: CachedBundle, folder: RuntimeFolder, config: SandboxConfig
-    ) -> list[str]:
-        user = user_of(image)
-        return options_for(
-            image,
-            user,
-            nix=bundle.nix,
-            folder=folder,
-            environment=environment_of(image, user, config.env),
-            config=self.config,
-            mounted=mounts(),
-        )
 
     @staticmethod
     async def _end(starting: asyncio.Task[SandboxProcess] | None) -> None:
