@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import subprocess
 import sys
 import zipfile
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from agentix.build import runtime_requirement
 from agentix.build.inputs import is_current
 from agentix.build.resolve import lock_project
 from agentix.build.uv import find_uv
@@ -34,13 +36,14 @@ def put(folder: Path, *dependencies: str, more: str = "", python: str = ">=3.11"
     return folder
 
 
-def put_wheel(folder: Path, tag: str) -> None:
-    """Write the wheel of a package called ``native``, version 1, for *tag*."""
+def put_wheel(folder: Path, tag: str, name: str = "native", version: str = "1.0") -> None:
+    """Write the wheel of a package that needs nothing, for *tag*."""
     folder.mkdir(exist_ok=True)
-    info = "native-1.0.dist-info"
-    with zipfile.ZipFile(folder / f"native-1.0-{tag}.whl", "w") as wheel:
-        wheel.writestr("native.py", "")
-        wheel.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: native\nVersion: 1.0\n")
+    info = f"{name}-{version}.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+    with zipfile.ZipFile(folder / f"{name}-{version}-{tag}.whl", "w") as wheel:
+        wheel.writestr(f"{name}.py", "")
+        wheel.writestr(f"{info}/METADATA", metadata)
         wheel.writestr(f"{info}/WHEEL", f"Wheel-Version: 1.0\nGenerator: test\nTag: {tag}\n")
         wheel.writestr(f"{info}/RECORD", "")
 
@@ -222,6 +225,20 @@ def test_wheels_of_a_flat_index_are_locked_and_one_platform_may_be_missing(tmp_p
     assert missing is not None
     assert "native 1.0 has no wheel for Python 3." in missing
     assert "cp38-abi3-manylinux_2_17_x86_64" in missing
+
+
+def test_a_released_agentix_puts_the_runtime_of_its_own_version_into_the_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtime_requirement, "_source_folder", lambda _: None)
+    own = importlib.metadata.version("agentix")
+    for version in (own, f"{own}.post1"):
+        put_wheel(tmp_path / "wheels", "py3-none-any", "agentix_runtime", version)
+    app = put(tmp_path / "app", more='[tool.uv]\nfind-links = ["../wheels"]\n')
+    lock = lock_project(app)
+    assert [project.name for project in lock.projects] == ["app"]
+    assert versions(lock, "agentix-runtime") == {own}
+    assert is_current(lock, app)
 
 
 def test_a_dependency_with_a_wheel_nowhere_is_named_with_its_tags(tmp_path: Path) -> None:

@@ -153,6 +153,8 @@ def test_a_project_in_an_ignored_folder_of_an_outer_repository_has_its_files(
 def test_a_git_environment_from_outside_changes_nothing(
     repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    put(repository, ".env")
+    (repository / ".git" / "info" / "exclude").write_text(".env\n")
     monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
     assert source_files(repository) == ["pyproject.toml", "src/app/__init__.py"]
 

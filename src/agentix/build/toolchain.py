@@ -9,12 +9,11 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-import agentix
+from agentix.build.expressions import expressions
 from agentix.build.lock import (
     DebianName,
     FileName,
@@ -29,6 +28,8 @@ from agentix.errors import LockError, ProjectError
 from agentix.platforms import PlatformName
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from packaging.specifiers import SpecifierSet
 
 
@@ -95,10 +96,8 @@ class Seeds(_Model):
 
 
 def toolchains_folder() -> Path:
-    """Return the folder of the pins: in the installed package, or in the checkout around it."""
-    package = Path(agentix.__file__).parent
-    installed = package / "_nix" / "toolchains"
-    return installed if installed.is_dir() else package.parents[1] / "nix" / "toolchains"
+    """Return the folder of the pins."""
+    return expressions() / "toolchains"
 
 
 @functools.cache
