@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import stat
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,7 +102,8 @@ def remember(request: Request, inputs: Inputs, digest: str, bundle: BuiltBundle)
         temporary.write_text(json.dumps(record), encoding="utf-8")
         temporary.replace(file)
     except (OSError, UnicodeEncodeError):
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def _file(request: Request) -> Path:
