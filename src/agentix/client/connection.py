@@ -169,11 +169,14 @@ class Connection:
         )
 
     def _unreachable(self, exc: BaseException, target: str) -> NoReturn:
-        reason = str(exc) or type(exc).__name__
-        if isinstance(exc, TimeoutError):
-            reason = "it does not answer"
-        elif self._closed:
+        if self._closed:
             reason = "the client was closed"
+        elif isinstance(exc, TimeoutError):
+            reason = "it does not accept connections"
+        elif (system := getattr(exc, "os_error", exc)) and getattr(system, "strerror", None):
+            reason = system.strerror
+        else:
+            reason = str(exc) or type(exc).__name__
         raise self._error(target, "RuntimeUnreachable", reason) from exc
 
     def _error(self, target: str, kind: str, reason: str) -> RuntimeUnreachable:

@@ -39,13 +39,17 @@ def listen_unix(path: Path) -> Endpoint:
     """Listen on a Unix socket open to every user; its folder and the secret guard it."""
     if len(str(path).encode()) > _LONGEST_PATH:
         raise EndpointError(f"cannot listen on {path}: its path is over {_LONGEST_PATH} bytes long")
+    # The name appears only once the socket listens: whoever sees it can connect.
+    unready = path.with_name(path.name[:-1] + ("~" if path.name[-1:] != "~" else "-"))
     sock = socket.socket(socket.AF_UNIX)
     try:
-        sock.bind(str(path))
-        path.chmod(0o666)
+        sock.bind(str(unready))
+        unready.chmod(0o666)
         sock.listen(_BACKLOG)
+        unready.rename(path)
     except OSError as exc:
         sock.close()
+        unready.unlink(missing_ok=True)
         raise EndpointError(f"cannot listen on {path}: {exc.strerror}") from exc
     return Endpoint(sock, path)
 

@@ -1,0 +1,136 @@
+"""A runtime without any provider: real server and worker processes on this machine.
+
+They run in an environment of their own, a throw-away venv that also sees this one's packages and the
+``tests`` folder, so that the functions in :mod:`local_runtime.far` stand for a bundle's project.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import secrets
+import signal
+import site
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from agentix.client import RuntimeClient
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+    from types import TracebackType
+    from typing import Self
+
+TESTS = Path(__file__).resolve().parent.parent
+
+
+@functools.cache
+def _environment() -> tempfile.TemporaryDirectory[str]:
+    """Make the venv once for this process: links and one .pth file."""
+    made = tempfile.TemporaryDirectory(prefix="agentix-")
+    root = Path(made.name)
+    base = Path(sys._base_executable)  # type: ignore[attr-defined]
+    packages = root / "lib" / f"python{sys.version_info[0]}.{sys.version_info[1]}" / "site-packages"
+    packages.mkdir(parents=True)
+    (root / "bin").mkdir()
+    (root / "bin" / "python").symlink_to(base)
+    (root / "pyvenv.cfg").write_text(f"home = {base.parent}\n")
+    lines = [str(TESTS)]
+    lines += [f"import site; site.addsitedir({path!r})" for path in site.getsitepackages()]
+    (packages / "local.pth").write_text("\n".join(lines) + "\n")
+    return made
+
+
+def python() -> str:
+    """Give the interpreter of the environment that stands for a bundle."""
+    return str(Path(_environment().name) / "bin" / "python")
+
+
+@dataclass
+class LocalRuntime:
+    """A running server; a context manager that ends it and checks that nothing is left of it."""
+
+    tcp: bool = False
+    environment: Mapping[str, str] | None = None
+    prefix: Sequence[str] = ()
+    cwd: str | None = None
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
+
+    def __enter__(self) -> Self:
+        self._folder = tempfile.TemporaryDirectory(prefix="agentix-")
+        self.folder = Path(self._folder.name)
+        token_file = self.folder / "token"
+        token_file.write_text(self.token)
+        self.socket = self.folder / "s"
+        where = ["--tcp", "127.0.0.1:0"] if self.tcp else ["--socket", str(self.socket)]
+        command = [python(), "-I", "-m", "agentix_runtime", *where, "--token-file", str(token_file)]
+        self.started = time.perf_counter()
+        self.output = (self.folder / "output").open("w+b")
+        self.process = subprocess.Popen(
+            [*self.prefix, *command],
+            stdin=subprocess.DEVNULL,
+            stdout=self.output,
+            stderr=self.output,
+            env=self.environment,
+            cwd=self.cwd,
+        )
+        while not self.socket.exists():
+            if self.process.poll() is not None:
+                raise AssertionError(f"the runtime ended with {self.process.returncode}: {self.said()}")
+            time.sleep(0.001)
+        return self
+
+    @property
+    def url(self) -> str:
+        """The runtime's URL."""
+        return f"http+unix://{quote(str(self.socket), safe='')}"
+
+    def client(self, *, timeout: float | None = 60) -> RuntimeClient:
+        """Make a client of it."""
+        return RuntimeClient(self.url, timeout=timeout, token=self.token)
+
+    def said(self) -> str:
+        """Give all that its processes have written."""
+        return (self.folder / "output").read_text(errors="replace")
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.process.send_signal(signal.SIGTERM)
+            code = self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = self.process.wait()
+        left = processes_with(self.folder)
+        for pid in left:
+            os.kill(pid, signal.SIGKILL)
+        self.output.close()
+        said = self.said()
+        self._folder.cleanup()
+        if error is None:
+            assert code in (0, -signal.SIGKILL), f"the runtime ended with {code}: {said}"
+            assert not left, f"the runtime left processes behind: {left}"
+
+
+def processes_with(folder: Path) -> list[int]:
+    """Find the processes that have a file in this folder open: a runtime's, by their output."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and any(
+                os.readlink(fd).startswith(f"{folder}/") for fd in (entry / "fd").iterdir()
+            ):
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return [pid for pid in found if pid != os.getpid()]
