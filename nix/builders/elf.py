@@ -44,8 +44,8 @@ def read(path: Path) -> Elf | None:
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             try:
                 return _parse(data)
-            except (struct.error, ValueError, IndexError):
-                return None
+            except (struct.error, ValueError, OverflowError):
+                return None  # damaged; whoever loads it will say so
 
 
 def _parse(data: mmap.mmap) -> Elf | None:
@@ -71,10 +71,12 @@ def _parse(data: mmap.mmap) -> Elf | None:
     strings = next((value for tag, value in entries if tag == _DT_STRTAB), None)
     if strings is None:
         return None
-    start = next(o + strings - a for a, o, length in loads if a <= strings < a + length)
+    start = next((o + strings - a for a, o, n in loads if a <= strings < a + n), None)
+    if start is None:
+        return None
 
-    def texts(tag: int) -> list[str]:
-        return [_text(data, start + value) for found, value in entries if found == tag]
+    def texts(wanted: int) -> list[str]:
+        return [_text(data, start + value) for tag, value in entries if tag == wanted]
 
     return Elf(
         machine=_MACHINES.get(machine, str(machine)),

@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import importlib.metadata
+import os
+from base64 import urlsafe_b64encode
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+LOADER = "ld-linux-x86-64.so.2"
+SITE = "lib/python3.11/site-packages"
+
+
+@pytest.fixture
+def install(
+    tmp_path: Path, run_step: Callable[..., Any], helpers: dict[str, str]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Install a wheel below tmp_path/out, with a patchelf that only notes what it was asked."""
+    patchelf = tmp_path / "patchelf/bin/patchelf"
+    patchelf.parent.mkdir(parents=True)
+    patchelf.write_text(
+        f'#!/bin/sh\necho "$@" >> {tmp_path}/patched\nprintf patched >> "$(eval echo \\$$#)"\n'
+    )
+    patchelf.chmod(0o755)
+
+    def run(wheel: Path, file: str | None = None) -> subprocess.CompletedProcess[str]:
+        config = {
+            "file": file or wheel.name,
+            "wheel": str(wheel),
+            "installer": helpers["installer"],
+            "patchelf": str(tmp_path / "patchelf"),
+            "toolchain": "/toolchain",
+            "loader": LOADER,
+            "python": "3.11",
+        }
+        result: subprocess.CompletedProcess[str] = run_step("wheel.py", config, tmp_path / "out")
+        return result
+
+    return run
+
+
+def test_every_part_of_a_wheel_has_its_place(
+    tmp_path: Path, make_wheel: Callable[..., Path], install: Callable[..., Any]
+) -> None:
+    wheel = make_wheel(
+        tmp_path,
+        "whole",
+        {
+            "whole/__init__.py": "VALUE = 1\n",
+            "whole/tool.sh!": "#!/bin/sh\n",
+            "whole/naïve name.txt": "",
+            "whole-1.0.data/purelib/pure.py": "",
+            "whole-1.0.data/platlib/plat.py": "",
+            "whole-1.0.data/scripts/old-script": "#!python\nprint()\n",
+            "whole-1.0.data/scripts/native": "#!/bin/sh\n",
+            "whole-1.0.data/headers/whole.h": "",
+            "whole-1.0.data/data/share/whole/data.txt": "",
+        },
+        entry_points="[console_scripts]\nwhole = whole:main\n[gui_scripts]\nwin = whole:win\n",
+    )
+    # Nix keeps the file under a name of its own.
+    moved = wheel.rename(tmp_path / "abc123-whatever")
+    done = install(moved, wheel.name)
+    assert done.returncode == 0, done.stderr
+    out = tmp_path / "out"
+    files = {str(p.relative_to(out)) for p in out.rglob("*") if p.is_file() and p.suffix != ".pyc"}
+    info = f"{SITE}/whole-1.0.dist-info"
+    assert files == {
+        "bin/native",
+        "bin/old-script",
+        "bin/whole",
+        "bin/win",
+        "include/python3.11/whole/whole.h",
+        f"{SITE}/pure.py",
+        f"{SITE}/plat.py",
+        f"{SITE}/whole/__init__.py",
+        f"{SITE}/whole/naïve name.txt",
+        f"{SITE}/whole/tool.sh",
+        *(f"{info}/{n}" for n in ("INSTALLER", "METADATA", "RECORD", "WHEEL", "entry_points.txt")),
+        "share/whole/data.txt",
+    }
+    programs = {
+        str(p.relative_to(out)) for p in out.rglob("*") if p.is_file() and os.access(p, os.X_OK)
+    }
+    assert programs == {f"{SITE}/whole/tool.sh", *(f for f in files if f.startswith("bin/"))}
+    assert (out / "bin/whole").read_text().startswith("#!python\n")
+    assert len(list(out.rglob("*.pyc"))) == 3
+
+
+def test_the_record_is_complete_and_true(
+    tmp_path: Path,
+    make_wheel: Callable[..., Path],
+    install: Callable[..., Any],
+    make_elf: Callable[..., bytes],
+) -> None:
+    files = {"one.py": "1\n", "lib.so": make_elf(runpath="$ORIGIN")}
+    install(make_wheel(tmp_path, "one", files, entry_points="[console_scripts]\none = one:main\n"))
+    site = tmp_path / "out" / SITE
+    distribution = importlib.metadata.PathDistribution(site / "one-1.0.dist-info")
+    recorded = {str(file): file for file in distribution.files or ()}
+    assert {str(Path(name)) for name in recorded} == {
+        "one.py",
+        "lib.so",
+        "../../../bin/one",
+        *(
+            f"one-1.0.dist-info/{n}"
+            for n in ("INSTALLER", "METADATA", "RECORD", "WHEEL", "entry_points.txt")
+        ),
+    }
+    assert (site / "lib.so").read_bytes().endswith(b"patched")
+    for name, file in recorded.items():
+        assert (site / name).exists()
+        if file.hash is not None:
+            content = (site / name).read_bytes()
+            assert file.size == len(content)
+            digest = urlsafe_b64encode(sha256(content).digest()).decode().rstrip("=")
+            assert file.hash.value == digest
+    assert recorded["../../../bin/one"].hash is None
+
+
+@pytest.mark.parametrize(
+    ("links", "expected"),
+    [
+        pytest.param({}, None, id="a library that says nothing is left as published"),
+        pytest.param(
+            {"rpath": "$ORIGIN/../x.libs"}, None, id="an rpath from its own folder as well"
+        ),
+        pytest.param(
+            {"runpath": "$ORIGIN"},
+            "--force-rpath --set-rpath $ORIGIN:/toolchain/lib",
+            id="a runpath becomes an rpath",
+        ),
+        pytest.param(
+            {"rpath": "/usr/lib:${ORIGIN}/lib:"},
+            "--force-rpath --set-rpath ${ORIGIN}/lib:/toolchain/lib",
+            id="folders of an image are not searched",
+        ),
+        pytest.param(
+            {"interpreter": f"/lib64/{LOADER}"},
+            f"--force-rpath --set-rpath /toolchain/lib --set-interpreter /toolchain/lib/{LOADER}",
+            id="a program gets interpreter and libraries",
+        ),
+        pytest.param(
+            {"interpreter": "/lib/ld-musl-x86_64.so.1"}, None, id="a program for another C library"
+        ),
+    ],
+)
+def test_what_the_loader_reads_is_relocated_where_needed(
+    tmp_path: Path,
+    make_wheel: Callable[..., Path],
+    make_elf: Callable[..., bytes],
+    install: Callable[..., Any],
+    links: dict[str, str],
+    expected: str | None,
+) -> None:
+    files = {
+        "a/x.libs/z.py": "",
+        "a/lib/z.py": "",
+        "a/b/lib/z.py": "",
+        "a/b/thing": make_elf(**links),
+    }
+    done = install(make_wheel(tmp_path, "a", files))
+    assert done.returncode == 0, done.stderr
+    log = tmp_path / "patched"
+    place = tmp_path / "out" / SITE / "a/b/thing"
+    assert (log.read_text() if log.exists() else None) == (expected and f"{expected} {place}\n")
+
+
+def test_packages_that_look_into_other_wheels_are_noted(
+    tmp_path: Path,
+    make_wheel: Callable[..., Path],
+    make_elf: Callable[..., bytes],
+    install: Callable[..., Any],
+) -> None:
+    files = {
+        "a/lib/one.so": make_elf(rpath="$ORIGIN:$ORIGIN/../../other/lib"),
+        "b/two.so": make_elf(rpath="$ORIGIN/../a/lib"),
+    }
+    install(make_wheel(tmp_path, "a", files))
+    assert (tmp_path / "out/.spread").read_text() == "a\n"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    ["not a zip", "cut off", "bit flipped", "no WHEEL", "no RECORD", "outside", "of the future"],
+)
+def test_a_wheel_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, make_wheel: Callable[..., Path], install: Callable[..., Any], damage: str
+) -> None:
+    files: dict[str, str] = {"a/__init__.py": "x = 1\n" * 500}
+    if damage == "outside":
+        files["../../../../../evil.txt"] = ""
+    if damage == "of the future":
+        files["a-1.0.dist-info/WHEEL!"] = "Wheel-Version: 2.0\nRoot-Is-Purelib: true\n"
+    without = {"no WHEEL": "WHEEL", "no RECORD": "RECORD", "of the future": "WHEEL"}.get(damage)
+    wheel = make_wheel(tmp_path / "wheels", "a", files, without=without)
+    data = bytearray(wheel.read_bytes())
+    if damage == "not a zip":
+        data[:] = b"<html>"
+    elif damage == "cut off":
+        del data[len(data) // 2 :]
+    elif damage == "bit flipped":
+        data[60] ^= 0xFF
+    wheel.write_bytes(data)
+    done = install(wheel)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("a-1.0-py3-none-any.whl is not a usable wheel: ")
+    assert not list(tmp_path.rglob("evil.txt"))
