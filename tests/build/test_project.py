@@ -38,6 +38,7 @@ def test_an_ordinary_project_is_read(tmp_path: Path) -> None:
     assert project.version == "1.2"
     assert project.backend.requires == ("hatchling",)
     assert project.settings.system == ["jq"]
+    assert read_project(put(tmp_path, GOOD.replace('"1.2"', '"1.2-beta"'))).version == "1.2b0"
     assert project.settings.python == "3.11"
     assert "3.10" not in project.requires_python
     assert project.dynamic == frozenset()
@@ -73,6 +74,7 @@ def test_a_legacy_tree_can_be_a_dependency_but_not_the_project(tmp_path: Path) -
         ("[project]\nversion = '1'\n", "[project] name"),
         ('[project]\nname = "x"\n', "no version"),
         ('[project]\nname = "../x"\nversion = "1"\n', "[project] name"),
+        ('[project]\nname = "x"\nversion = "one"\n', "'one' is not a version"),
         ('[project]\nname = "x"\nversion = "1"\nrequires-python = "three"\n', "'three'"),
         ('[project]\nname = "x"\nversion = "1"\n[build-system]\n', "[build-system] requires"),
         (GOOD.replace("system =", "sistem ="), "[tool.agentix] has no setting 'sistem'"),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentix.build.lock import DebianName
@@ -130,7 +131,7 @@ def read_tree(root: Path) -> Project:
     return Project(
         root=root,
         name=canonicalize_name(project.name) if project else None,
-        version=project.version if project else None,
+        version=_version(file, project.version) if project and project.version else None,
         requires_python=_specifiers(file, project.requires_python if project else ""),
         dynamic=dynamic,
         backend=Backend(tuple(build.requires), build.build_backend, tuple(build.backend_path))
@@ -190,6 +191,13 @@ def _validated(file: Path, name: str, table: object, model: type[_T]) -> _T | No
             ) from error
         reason = re.sub(r"^String should match pattern .*", "it is not well-formed", first["msg"])
         raise ProjectError(f"{file}: [{name}] {key} = {first['input']!r}: {reason}") from error
+
+
+def _version(file: Path, text: str) -> str:
+    try:
+        return str(Version(text))
+    except InvalidVersion as error:
+        raise ProjectError(f"{file}: [project] version = {text!r} is not a version") from error
 
 
 def _specifiers(file: Path, text: str) -> SpecifierSet:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
+from pydantic import ValidationError
 
 from agentix.build import uv
 from agentix.build.backends import Backends
@@ -97,7 +98,11 @@ class _Locking:
                     for name, tree in ((self.name, self.project), *others)
                 ]
             step.outcome(self._outcome(found))
-        return self._lock(found, [p.result() for p in projects], backends, tools.result())
+        try:
+            return self._lock(found, [p.result() for p in projects], backends, tools.result())
+        except ValidationError as error:
+            reason = error.errors(include_url=False)[0]["msg"]
+            raise LockError(f"cannot lock {self.name}: what was resolved: {reason}") from error
 
     def _lock(
         self,
