@@ -56,7 +56,7 @@ class Leftovers:
     async def appear(self) -> None:
         """Wait until there is a container of ours."""
         async with asyncio.timeout(30):
-            while not self.containers():  # noqa: ASYNC110 - the engine is what we wait for
+            while not self.containers():
                 await asyncio.sleep(0.01)
 
     def check(self) -> None:

@@ -49,3 +49,4 @@ def compile_with_musl(
         ],
         check=True, timeout=TIMEOUT, env=os.environ | {"LD_SO": f"/lib/ld-musl-{machine}.so.1"},
     )  # fmt: skip
+    target.chmod(0o755)  # whatever the umask

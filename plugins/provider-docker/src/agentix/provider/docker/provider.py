@@ -21,7 +21,7 @@ from agentix.provider.docker.threads import abandonable, to_the_end
 from agentix.provider.output import OutputTail
 from agentix.provider.readiness import until_ready
 from agentix.provider.runtime_folder import RuntimeFolder
-from agentix.provider.teardown import carry_out
+from agentix.provider.teardown import undone_on_error
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -59,17 +59,17 @@ class DockerProvider(SandboxProvider):
         async with _connected(where) as engine:
             image = await self._image(engine, where, config, bundle)
             folder = RuntimeFolder.create(_PREFIX)
-            try:
+
+            async def undo() -> None:
+                try:
+                    await to_the_end(engine.remove, container.name(folder.sandbox_id))
+                finally:
+                    folder.remove()
+
+            what = f"removing what was made of sandbox {folder.sandbox_id}"
+            async with undone_on_error(undo, what=what, within=_UNDO_BOUND):
                 folder.record({"provider": "docker", "engine": where})
                 return await self._start(engine, config, image, bundle, folder)
-            except BaseException as first:
-                undoing = self._undo(engine, folder)
-                what = f"removing what was made of sandbox {folder.sandbox_id}"
-                try:
-                    await carry_out(undoing, what=what, within=_UNDO_BOUND)
-                except Exception as second:
-                    first.add_note(f"then {second}")
-                raise
 
     async def delete(self, sandbox_id: SandboxId) -> None:
         """Stop the container, remove it with its volumes, and remove its folder."""
@@ -179,12 +179,6 @@ class DockerProvider(SandboxProvider):
         within = self._choices.start_timeout
         await until_ready(folder, death=watch.death, account=watch.account, within=within)
         return _handle(folder)
-
-    async def _undo(self, engine: Engine, folder: RuntimeFolder) -> None:
-        try:
-            await to_the_end(engine.remove, container.name(folder.sandbox_id))
-        finally:
-            folder.remove()
 
 
 def _handle(folder: RuntimeFolder) -> Sandbox:
