@@ -21,7 +21,7 @@ import step
 if __name__ == "__main__":
     sys.path.insert(0, step.config()["hooks"])
 
-from pyproject_hooks import BackendUnavailable, BuildBackendHookCaller, HookMissing
+from pyproject_hooks import BackendUnavailable, BuildBackendHookCaller
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,8 +108,6 @@ def build(project: str, tree: Path, wheels: Path, python: str, environ: dict[str
     except BackendUnavailable as error:
         reason = error.traceback.strip().rpartition("\n")[2] or str(error)
         step.fail(f"{sentence} cannot be imported: {reason}; is it in build-system.requires?")
-    except HookMissing as error:
-        step.fail(f"{sentence} has no {error.hook_name}")
     except subprocess.CalledProcessError:
         last = "\n".join(output[-LAST_LINES:])
         step.fail(f"{last}\n{sentence} failed; its last lines are above")

@@ -90,6 +90,8 @@ def own_links(tree: Path) -> None:
 
 def inside(tree: Path, path: str) -> Path | None:
     """Return where the absolute *path* of the packages' file system is, if they have it."""
+    if not path.startswith("/"):
+        return None
     here = tree / path.lstrip("/").removeprefix("usr/")
     return here if here.is_symlink() or here.exists() else None
 
@@ -128,7 +130,7 @@ def own_interpreters(tree: Path) -> None:
             if path.is_symlink() or not path.is_file():
                 continue
             first, newline, rest = path.read_bytes().partition(b"\n")
-            if not first.startswith(b"#!/"):
+            if not first.startswith(b"#!"):
                 continue
             program, _, arguments = first[2:].decode("utf-8", "replace").strip().partition(" ")
             here = inside(tree, program)

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import json
+import os
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+SITE = "lib/python3.11/site-packages"
+
+
+@pytest.fixture
+def parts(tmp_path: Path) -> dict[str, Any]:
+    """The value of a bundle step, and all that it names."""
+    environment, project, tools = (tmp_path / n for n in ("environment", "project", "tools"))
+    (environment / SITE / "agentix/wire").mkdir(parents=True)
+    (environment / SITE / "agentix/wire/protocol.py").write_text("import x\n\nPROTOCOL = 7\n")
+    (environment / SITE / "agentix-0.4.0.dist-info").mkdir()
+    (environment / SITE / "agentix_runtime-9.dist-info").mkdir()
+    for folder, names in (
+        (environment, ("mine", "both", "dep")),
+        (project, ("mine", "both")),
+        (tools, ("jq", "both")),
+    ):
+        (folder / "bin").mkdir(parents=True)
+        for name in names:
+            (folder / "bin" / name).write_text("")
+    toolchain = tmp_path / "toolchain"
+    toolchain.mkdir()
+    known = {"name": "debian-12", "python": "3.11.2", "libc": "glibc 2.36"}
+    (toolchain / "toolchain.json").write_text(json.dumps(known))
+    return {
+        "busybox": "/busybox",
+        "python": "3.11",
+        "platform": "linux/amd64",
+        "environment": str(environment),
+        "project": str(project),
+        "tools": str(tools),
+        "toolchain": str(toolchain),
+        "about": {
+            "name": "called-so",
+            "version": "1.0",
+            "packages": [
+                {"package": "zeta", "version": "2", "sha256": None},
+                {"package": "alpha", "version": "1", "sha256": "ab"},
+            ],
+            "tools": [{"package": "jq", "version": "1.6"}],
+        },
+    }
+
+
+def test_info_tells_all_there_is_to_know(
+    tmp_path: Path, parts: dict[str, Any], run_step: Callable[..., Any]
+) -> None:
+    done = run_step("bundle.py", parts, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "out/info.json").read_text()) == {
+        "format": 1,
+        "name": "called-so",
+        "version": "1.0",
+        "platform": "linux/amd64",
+        "python": "3.11.2",
+        "toolchain": "debian-12",
+        "libc": "glibc 2.36",
+        "protocol": 7,
+        "agentix": "0.4.0",
+        "packages": [
+            {"name": "alpha", "version": "1", "sha256": "ab"},
+            {"name": "zeta", "version": "2", "sha256": None},
+        ],
+        "tools": [{"package": "jq", "version": "1.6"}],
+    }
+
+
+def test_programs_are_the_tools_and_the_projects_own_scripts(
+    tmp_path: Path, parts: dict[str, Any], run_step: Callable[..., Any]
+) -> None:
+    done = run_step("bundle.py", parts, tmp_path / "out")
+    folder = tmp_path / "out/runtime/bin"
+    assert sorted(os.listdir(folder)) == ["both", "jq", "mine"]
+    assert (folder / "mine").resolve() == tmp_path / "environment/bin/mine"
+    assert (folder / "both").resolve() == tmp_path / "environment/bin/both"
+    assert f"{tmp_path}/tools/bin/jq" in (folder / "jq").read_text()
+    assert done.stderr == "warning: both is a system tool and a script; taking the script\n"
+
+
+def test_a_bundle_without_tools_has_none(
+    tmp_path: Path, parts: dict[str, Any], run_step: Callable[..., Any]
+) -> None:
+    run_step("bundle.py", {**parts, "tools": None}, tmp_path / "out")
+    assert sorted(os.listdir(tmp_path / "out/runtime/bin")) == ["both", "mine"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "sentence"),
+    [
+        ("agentix/wire/protocol.py", None, "the environment has no agentix in it; "),
+        ("agentix/wire/protocol.py", "OTHER = 1\n", "protocol.py of the bundled agentix does not "),
+    ],
+)
+def test_a_bundle_without_its_runtime_is_refused(
+    tmp_path: Path,
+    parts: dict[str, Any],
+    run_step: Callable[..., Any],
+    file: str,
+    content: str | None,
+    sentence: str,
+) -> None:
+    path = tmp_path / "environment" / SITE / file
+    if content is None:
+        path.unlink()
+    else:
+        path.write_text(content)
+    done = run_step("bundle.py", parts, tmp_path / "out")
+    assert done.returncode == 1
+    assert done.stderr.startswith(sentence)
+
+
+@pytest.mark.parametrize(
+    "line", ["PROTOCOL = 3", "PROTOCOL: Final = 3", "PROTOCOL: Final[int] = 3"]
+)
+def test_the_protocol_is_read_however_it_is_annotated(
+    tmp_path: Path, builders: Any, line: str
+) -> None:
+    (tmp_path / "protocol.py").write_text(f'"""PROTOCOL = 9"""\n{line}\n')
+    assert builders.bundle.protocol(tmp_path / "protocol.py") == 3

@@ -1,0 +1,171 @@
+from __future__ import annotations
+
+import sys
+import zipfile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+
+# A backend inside the project writes a wheel of what it saw.
+BACKEND = """
+import json, os, pathlib, zipfile
+
+def build_wheel(folder, config_settings=None, metadata_directory=None):
+    seen = {
+        "files": {
+            str(path): [int(path.lstat().st_mtime), os.access(path, os.W_OK)]
+            for path in sorted(pathlib.Path().rglob("*")) if "__pycache__" not in path.parts
+        },
+        "environment": dict(os.environ),
+        "stdin": os.read(0, 1).decode(),
+    }
+    name = "NAME"
+    with zipfile.ZipFile(f"{folder}/{name}", "w") as archive:
+        archive.writestr("seen.json", json.dumps(seen))
+        archive.writestr("leak.txt", LEAK)
+    return name
+"""
+PYPROJECT = '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+PURE = "a-1.0-py3-none-any.whl"
+
+
+@pytest.fixture
+def build(
+    tmp_path: Path, run_step: Callable[..., Any], helpers: dict[str, str]
+) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Build a project of the given files; its wheel is in tmp_path/out."""
+    backend = tmp_path / "environment"
+    (backend / "bin").mkdir(parents=True)
+    (backend / "bin/python").symlink_to(sys.executable)
+
+    def run(files: Mapping[str, str], *, native: bool = True) -> subprocess.CompletedProcess[str]:
+        source = tmp_path / "source"
+        for name, content in files.items():
+            path = source / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(content)
+            path.chmod(0o444)
+        config = {
+            "name": "some.Project",
+            "version": "1.2.3",
+            "source": str(source),
+            "backend": str(backend),
+            "hooks": helpers["hooks"],
+            "native": native,
+            "platform": "linux/arm64",
+        }
+        result: subprocess.CompletedProcess[str] = run_step("project.py", config, tmp_path / "out")
+        return result
+
+    return run
+
+
+def backend(*, name: str = PURE, leak: str = "'nothing'") -> str:
+    return BACKEND.replace("NAME", name).replace("LEAK", leak)
+
+
+def test_a_backend_sees_a_writable_tree_of_1980(tmp_path: Path, build: Callable[..., Any]) -> None:
+    done = build(
+        {"pyproject.toml": PYPROJECT, "backend.py": backend(leak="''"), "pkg/data.txt": "x"}
+    )
+    # What it saw names the place of the build, which no wheel may do; it is on the log anyway.
+    assert done.returncode == 1
+    assert done.stderr == (
+        "seen.json of the project some.Project contains the path it was built in\n"
+    )
+
+
+def test_the_wheel_is_the_only_result(tmp_path: Path, build: Callable[..., Any]) -> None:
+    quiet = backend().replace("json.dumps(seen)", 'json.dumps([seen["files"], seen["stdin"]])')
+    done = build({"pyproject.toml": PYPROJECT, "backend.py": quiet, "pkg/data.txt": "x"})
+    assert done.returncode == 0, done.stderr
+    assert [path.name for path in (tmp_path / "out").iterdir()] == [PURE]
+    with zipfile.ZipFile(tmp_path / "out" / PURE) as archive:
+        text = archive.read("seen.json").decode()
+    year_1980 = "[315532800, true]"
+    names = ("backend.py", "pkg", "pkg/data.txt", "pyproject.toml")
+    files = ", ".join(f'"{name}": {year_1980}' for name in names)
+    assert text == f'[{{{files}}}, ""]'
+
+
+def test_a_backend_gets_a_known_environment(tmp_path: Path, build: Callable[..., Any]) -> None:
+    shown = backend().replace(
+        "json.dumps(seen)",
+        'json.dumps({k: v for k, v in seen["environment"].items() if "workshop" not in v})',
+    )
+    done = build({"pyproject.toml": PYPROJECT, "backend.py": shown})
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "out" / PURE) as archive:
+        text = archive.read("seen.json").decode()
+    for expected in (
+        '"PYTHONHASHSEED": "0"',
+        '"SOURCE_DATE_EPOCH": "315532800"',
+        '"LC_ALL": "C.UTF-8"',
+        '"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_SOME_PROJECT": "1.2.3"',
+    ):
+        assert expected in text
+    assert "HTTP" not in text
+
+
+def test_a_wheel_that_names_its_build_folder_is_refused(build: Callable[..., Any]) -> None:
+    leaking = backend(leak="os.getcwd()").replace("json.dumps(seen)", "''")
+    done = build({"pyproject.toml": PYPROJECT, "backend.py": leaking})
+    assert done.returncode == 1
+    assert done.stderr == "leak.txt of the project some.Project contains the path it was built in\n"
+
+
+def test_a_failing_backend_has_the_last_word(build: Callable[..., Any]) -> None:
+    code = "def build_wheel(*a, **k):\n    print('first')\n    raise ValueError('no such luck')\n"
+    done = build({"pyproject.toml": PYPROJECT, "backend.py": code})
+    assert done.returncode == 1
+    *_, error, sentence = done.stderr.splitlines()
+    assert error == "ValueError: no such luck"
+    assert sentence == (
+        "the build backend backend of the project some.Project failed; its last lines are above"
+    )
+
+
+@pytest.mark.parametrize(
+    ("pyproject", "sentence"),
+    [
+        (
+            '[build-system]\nrequires = []\nbuild-backend = "nowhere.api"\n',
+            "the build backend nowhere.api of the project some.Project cannot be imported: "
+            "ModuleNotFoundError: No module named 'nowhere'; is it in build-system.requires?",
+        ),
+        (
+            '[build-system]\nrequires = []\nbuild-backend = "json"\n',
+            "the build backend json of the project some.Project failed; its last lines are above",
+        ),
+        ("[build-system", "pyproject.toml of the project some.Project cannot be read: "),
+    ],
+)
+def test_a_backend_that_is_none_is_one_sentence(
+    build: Callable[..., Any], pyproject: str, sentence: str
+) -> None:
+    done = build({"pyproject.toml": pyproject})
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1].startswith(sentence)
+
+
+def test_without_a_backend_it_is_the_traditional_one(builders: Any, tmp_path: Path) -> None:
+    legacy = ("setuptools.build_meta:__legacy__", None)
+    assert builders.project.declared("a", tmp_path) == legacy
+    (tmp_path / "pyproject.toml").write_text('[build-system]\nrequires = ["setuptools", "x"]\n')
+    assert builders.project.declared("a", tmp_path) == legacy
+
+
+def test_only_a_pure_wheel_serves_another_platform(build: Callable[..., Any]) -> None:
+    name = "a-1.0-cp311-cp311-linux_x86_64.whl"
+    quiet = backend(name=name).replace("json.dumps(seen)", "''")
+    done = build({"pyproject.toml": PYPROJECT, "backend.py": quiet}, native=False)
+    assert done.returncode == 1
+    assert done.stderr == (
+        f"the project some.Project builds a wheel for this machine only ({name}); "
+        "for linux/arm64, build it on such a machine\n"
+    )
