@@ -29,7 +29,16 @@ def main() -> int:
     where.add_argument("--socket", type=Path, metavar="PATH", help="listen on a Unix socket")
     where.add_argument("--tcp", metavar="HOST:PORT", help="listen on TCP")
     parser.add_argument("--token-file", type=Path, metavar="PATH", required=True)
+    parser.add_argument(
+        "--unset",
+        metavar="NAME",
+        action="append",
+        default=[],
+        help="a variable that is the sandbox maker's, not the image's",
+    )
     options = parser.parse_args()
+    for name in options.unset:
+        os.environ.pop(name, None)
     # The first process of a container ignores signals that it has no handler for.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
     try:

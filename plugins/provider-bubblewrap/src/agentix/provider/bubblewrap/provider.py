@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from agentix.provider.bubblewrap.layout import Mounts
 
 _PREFIX = "bwrap"
+_COMMAND = (*COMMAND, "--unset", "PWD")  # which bubblewrap sets, and engines do not
 _BOUND = 30.0  # seconds, beyond the grace that a sandbox is given, to be rid of it
 
 
@@ -93,7 +94,7 @@ class BubblewrapProvider(SandboxProvider):
                 config=self.config,
                 mounted=mounted,
             )
-            starting = asyncio.create_task(SandboxProcess.start(program, options, COMMAND, tail))
+            starting = asyncio.create_task(SandboxProcess.start(program, options, _COMMAND, tail))
             try:
                 process = await asyncio.shield(starting)
             except OSError as error:
