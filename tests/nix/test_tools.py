@@ -41,9 +41,9 @@ def test_absolute_links_lead_to_what_is_here(builders: SimpleNamespace, tmp_path
     (tmp_path / "bin/editor").symlink_to("/etc/alternatives/editor")
     (tmp_path / "bin/near").symlink_to("git")
     builders.tools.own_links(tmp_path)
-    assert os.readlink(tmp_path / "bin/other") == str(tmp_path / "bin/git")
-    assert os.readlink(tmp_path / "bin/editor") == "/etc/alternatives/editor"
-    assert os.readlink(tmp_path / "bin/near") == "git"
+    assert (tmp_path / "bin/other").readlink() == tmp_path / "bin/git"
+    assert (tmp_path / "bin/editor").readlink() == Path("/etc/alternatives/editor")
+    assert (tmp_path / "bin/near").readlink() == Path("git")
 
 
 def test_scripts_start_the_interpreter_that_came_along(
