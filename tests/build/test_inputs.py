@@ -50,7 +50,7 @@ def app(tmp_path: Path) -> Path:
 @pytest.fixture(autouse=True)
 def released(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if Agentix were installed from an index: its own place then does not matter."""
-    monkeypatch.setattr(inputs, "runtime_folder", lambda: None)
+    monkeypatch.setattr(inputs, "runtime_folder", lambda _: None)
 
 
 def lock_of(app: Path) -> Lock:

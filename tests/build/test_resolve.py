@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import importlib.metadata
+import shutil
 import subprocess
 import sys
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,8 +20,6 @@ from agentix.errors import LockError, ProjectError
 from agentix.platforms import PLATFORMS
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from agentix.build.lock import Lock
 
 HATCHLING = '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\n'
@@ -302,3 +302,21 @@ def test_an_unknown_system_tool_is_one_line_with_close_matches(tmp_path: Path) -
     app = put(tmp_path / "app", more='[tool.agentix]\npython = "3.11"\nsystem = ["ripgrap"]\n')
     with pytest.raises(LockError, match=r"'ripgrap' is not a Debian package.*ripgrep"):
         lock_project(app)
+
+
+def test_a_project_that_says_where_the_runtime_is_gets_that_one(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    clone = shutil.copytree(
+        Path(__file__).parents[2] / "runtime", checkout / "runtime", symlinks=True
+    )
+    edit = (clone / "pyproject.toml").read_text().replace('version = "0.1.0"', 'version = "0.9.9"')
+    edit = edit.replace('"agentix==0.1.0", ', "")
+    (clone / "pyproject.toml").write_text(edit)
+    app = put(
+        tmp_path / "app",
+        more='[tool.uv.sources]\nagentix-runtime = { path = "../checkout/runtime" }\n',
+    )
+    lock = lock_project(app)
+    found = {project.name: (project.path, project.version) for project in lock.projects}
+    assert found["agentix-runtime"] == ("../checkout/runtime", "0.9.9")
+    assert is_current(lock, app)

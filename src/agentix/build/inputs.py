@@ -46,11 +46,12 @@ def digest(root: Path, paths: Iterable[str], toolchain: str) -> str:
     depends on the machine or on where the project lies.
     """
     root = root.resolve()
-    folder = runtime_folder()
+    project = read_tree(root)
+    folder = runtime_folder(project)
     workspace = workspace_root(root)
     seen = {
         "toolchain": _sha256(toolchains_folder() / f"{toolchain}.json"),
-        "runtime": os.path.relpath(folder, root) if folder else runtime_requirement(),
+        "runtime": os.path.relpath(folder, root) if folder else runtime_requirement(project),
         "projects": {path: _project(root / path) for path in sorted(set(paths))},
         "workspace": _uv_settings(read_tree(workspace)) if workspace != root else None,
         "uv": {name: _sha256(workspace / name) for name in (UV_LOCK, "uv.toml")},

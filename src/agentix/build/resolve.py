@@ -88,7 +88,10 @@ class _Locking:
             async with asyncio.TaskGroup() as group:
                 backends = Backends(self.resolver, self.previous, group)
                 tools = group.create_task(self._system_tools())
-                for tree in (self.project, *_own_trees()):  # most others use the same backends
+                for tree in (
+                    self.project,
+                    *self._runtime_tree(),
+                ):  # most others use the same backends
                     backends.expect(tree.backend)
                 found = await self._dependencies()
                 trees = {name: read_tree(path) for name, path in sorted(found.trees.items())}
@@ -143,7 +146,7 @@ class _Locking:
         try:
             return await self.resolver.resolve(
                 ["pyproject.toml"],
-                [runtime_requirement()],
+                [runtime_requirement(self.project)],
                 preferred=pinned_versions(self.previous, files),
                 constraints=constraints,
             )
@@ -182,6 +185,11 @@ class _Locking:
             missing=backend.missing,
         )
 
+    def _runtime_tree(self) -> list[Project]:
+        """Return the tree that the runtime comes from, unless it is a release."""
+        folder = runtime_folder(self.project)
+        return [] if folder is None else [read_tree(folder)]
+
     def _outcome(self, found: Resolution) -> str:
         counts = "/".join(str(n) for n in sorted({len(files) for files in found.files.values()}))
         where = LOCK_FILE if not self._uv_lock.is_file() else f"{LOCK_FILE}, as uv.lock pins them"
@@ -191,12 +199,6 @@ class _Locking:
 
 def _relative(folder: Path, root: Path) -> str:
     return Path(os.path.relpath(folder, root)).as_posix()
-
-
-def _own_trees() -> list[Project]:
-    """Return the trees that this Agentix itself comes from, when it runs from a checkout."""
-    folder = runtime_folder()
-    return [] if folder is None else [read_tree(folder)]
 
 
 def _previous(root: Path) -> Lock | None:
