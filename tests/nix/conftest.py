@@ -19,6 +19,11 @@ import installer
 import pyproject_hooks
 import pytest
 
+from agentix import nix, platforms
+from agentix.build.artifacts import needs
+from agentix.build.fetch import fetch
+from agentix.build.lock import load
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -164,3 +169,37 @@ def make_elf() -> Callable[..., bytes]:
         return ident + fixed + headers + content
 
     return make
+
+
+@pytest.fixture(scope="session")
+def stocked() -> Callable[[str, str], None]:
+    """Bring into the store what building a toolchain for a platform starts from."""
+    lock = load(REPOSITORY / "examples/hello-world/bundle.lock")
+
+    def stock(toolchain: str, platform: str) -> None:
+        wanted = lock.model_copy(update={"toolchain": toolchain})
+        needed = needs(wanted, platform, platforms.current().name)
+        fetch(needed, project=REPOSITORY, python=lock.python)
+
+    return stock
+
+
+@pytest.fixture(scope="session")
+def toolchain(stocked: Callable[[str, str], None]) -> Callable[[str, str], Path]:
+    """Build a pinned toolchain for a platform."""
+
+    def build(name: str, platform: str) -> Path:
+        stocked(name, platform)
+        arguments = {"name": name, "platform": platform}
+        return nix.build(Path(__file__).with_name("toolchain.nix"), arguments)
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def busybox(stocked: Callable[[str, str], None]) -> Path:
+    """The static busybox in the store, as the folder that launchers are given."""
+    host = platforms.current().name
+    stocked("debian-12", host)
+    seed = json.loads((REPOSITORY / "nix/toolchains/seeds.json").read_text())["programs"][host]
+    return Path(nix.fixed_path("busybox", seed["busybox"]["sha256"], recursive=True))
