@@ -84,6 +84,8 @@ def test_gnu_tar_reads_the_same(tmp_path: Path) -> None:
 
 def test_pax_records_are_there_only_where_a_header_cannot_do() -> None:
     assert len(Member(LONG + b"n" * 100, Kind.FILE).header()) == BLOCK
+    assert len(Member(b"d" * 155 + b"/" + b"n" * 100, Kind.FILE).header()) == BLOCK
+    assert len(Member(b"d" * 156 + b"/" + b"n" * 99, Kind.FILE).header()) > BLOCK
     assert len(Member(b"link", Kind.SYMLINK, target=b"t" * 100).header()) == BLOCK
     assert len(Member(b"link", Kind.SYMLINK, target=b"t" * 101).header()) == 3 * BLOCK
 

@@ -74,8 +74,9 @@ def test_processes_that_deploy_at_once_share_one_entry(tar: Path, cache: BundleC
     assert inside(cache.root / "staging") == []
 
 
+@pytest.mark.parametrize("source", ["tar", "store path"])
 def test_threads_that_deploy_at_once_unpack_once(
-    tar: Path, cache: BundleCache, monkeypatch: pytest.MonkeyPatch
+    bundle: Bundle, tar: Path, cache: BundleCache, monkeypatch: pytest.MonkeyPatch, source: str
 ) -> None:
     unpacked = []
 
@@ -88,7 +89,10 @@ def test_threads_that_deploy_at_once_unpack_once(
 
     def deploy() -> str:
         barrier.wait(30)
-        return BundleCache(cache.root).open(tar).ref
+        mine = BundleCache(cache.root)
+        if source == "tar":
+            return mine.open(tar).ref
+        return mine.deploy_store_path(bundle.root, bundle.closure).ref
 
     with ThreadPoolExecutor(8) as pool:
         refs = {future.result(60) for future in [pool.submit(deploy) for _ in range(8)]}
@@ -205,6 +209,12 @@ def test_an_ordinary_user_deploys_fails_deploys_again_and_deletes(
         assert cache.open(entry.ref) == entry
         (entry.path / "manifest.json").unlink()
         assert cache.deploy(tar) == entry
+        shutil.rmtree(entry.path)
+        (entry.path / "nix/store").mkdir(parents=True)
+        for folder in (entry.path / "nix/store", entry.path / "nix", entry.path):
+            folder.chmod(0o555)
+        assert cache.deploy(tar) == entry
+        assert inside(cache.root / "staging") == []
         shutil.rmtree(entry.path)
 
     as_user(user)

@@ -228,6 +228,17 @@ def test_no_member_comes_twice_or_too_late(
             refused(raw(swapped), "")
 
 
+def test_store_paths_come_in_the_order_of_their_names(
+    good: list[Part], refused: Callable[[bytes, str], str]
+) -> None:
+    first = [part for part in good if part.path.startswith(PYTHON)]
+    second = [part for part in good if part.path.startswith(ROOT)]
+    if good[1] == second[0]:
+        first, second = second, first
+    refused(raw([good[0], *second, *first, good[-1]]), "comes twice or out of order")
+    refused(raw([*good[:-1], *first, good[-1]]), "comes twice or out of order")
+
+
 def test_no_member_may_be_missing(good: list[Part], refused: Callable[[bytes, str], str]) -> None:
     for index in range(len(good)):
         refused(raw([*good[:index], *good[index + 1 :]]), "")

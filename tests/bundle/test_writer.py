@@ -129,6 +129,14 @@ def test_what_is_no_built_bundle_is_named(bundle: Bundle, tmp_path: Path) -> Non
         write_bundle(bundle.root, bundle.closure[:1], tmp_path / "x.tar")
 
 
+def test_what_could_not_be_read_back_is_not_written(workshop: Workshop, tmp_path: Path) -> None:
+    deep: dict[str, object] = {}
+    for _ in range(130):
+        deep = {"d": deep}
+    with pytest.raises(BundleError, match="too long or too deep"):
+        workshop.bundle({"deep": deep}).write(tmp_path / "x.tar")
+
+
 def test_an_info_of_a_newer_format_is_refused(workshop: Workshop, tmp_path: Path) -> None:
     newer = workshop.bundle(root=root_tree() | {"info.json": b'{"format": 2}'})
     with pytest.raises(BundleError, match="newer than 1"):

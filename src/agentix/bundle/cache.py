@@ -192,8 +192,8 @@ class BundleCache:
         self._bundles.mkdir(exist_ok=True)
         if os.path.lexists(final):
             # Not complete, or it would have been found before: something else has been at it.
-            with suppress(OSError):
-                final.chmod(0o700, follow_symlinks=True)
+            if final.is_dir() and not final.is_symlink():
+                final.chmod(0o700)  # moving a folder takes the right to write to it
             final.rename(folder / "old")
         new.rename(final)
         return CachedBundle(final, read.sha256, read.manifest)

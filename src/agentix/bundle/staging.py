@@ -62,9 +62,15 @@ def remove(path: Path) -> None:
         shutil.rmtree(path)
         return
     with suppress(OSError):
-        for folder, _, _ in os.walk(path):
-            os.chmod(folder, 0o700)  # noqa: PTH101 - os.walk gives strings
+        _open_up(path)
         shutil.rmtree(path)
+
+
+def _open_up(folder: Path) -> None:
+    folder.chmod(0o700)
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            _open_up(path)
 
 
 def _sweep(staging: Path) -> None:
