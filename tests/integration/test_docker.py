@@ -6,6 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -202,7 +203,7 @@ def test_a_sandbox_is_unprivileged_unless_told_otherwise(
     assert host["PidsLimit"] == 4096
     assert host["NetworkMode"] == "bridge"
     assert not host["Privileged"]
-    assert [(m["Destination"], m["RW"]) for m in attributes["Mounts"]] == [
+    assert sorted((m["Destination"], m["RW"]) for m in attributes["Mounts"]) == [
         ("/nix", False),
         ("/nix/run", True),
     ]
@@ -268,6 +269,34 @@ def test_the_secret_is_nowhere_in_what_the_engine_shows(
     token, shown = asyncio.run(look())
     assert len(token) >= 32
     assert token not in shown
+
+
+def test_a_runtime_that_does_not_react_is_removed_all_the_same(
+    leftovers: Leftovers, client: docker.DockerClient, config: SandboxConfig
+) -> None:
+    async def stop() -> float:
+        provider = DockerProviderConfig(stop_timeout=1).to_provider()
+        sandbox = await provider.create(config)
+        await sandbox.aclose()
+        client.api.kill(f"agentix-{sandbox.sandbox_id}", "SIGSTOP")
+        begun = time.monotonic()
+        await provider.delete(sandbox.sandbox_id)
+        return time.monotonic() - begun
+
+    assert asyncio.run(stop()) < 15
+
+
+def test_output_without_end_neither_blocks_the_runtime_nor_fills_the_disk(
+    leftovers: Leftovers, client: docker.DockerClient, config: SandboxConfig
+) -> None:
+    from numpy_task import chatter
+
+    async def talk() -> int:
+        async with DockerProvider().session(config) as sandbox:
+            assert await sandbox.remote(chatter, 50_000) == 50_000
+            return len(client.api.logs(f"agentix-{sandbox.sandbox_id}"))
+
+    assert asyncio.run(talk()) < 3 * 2**20
 
 
 def test_many_at_once_are_all_their_own(

@@ -111,6 +111,14 @@ def restrictions() -> dict[str, str]:
     return dict(line.split(":\t", 1) for line in lines if line.startswith(("Cap", "NoNewPrivs")))
 
 
+def chatter(lines: int) -> int:
+    """Print *lines* of a hundred characters to each of the standard streams."""
+    for number in range(lines):
+        for stream in (sys.stdout, sys.stderr):
+            stream.write(f"{number:099}\n")
+    return lines
+
+
 def orphans(count: int) -> int:
     """Leave *count* processes without a parent and return how many of them nobody reaped."""
     for _ in range(count):
