@@ -1,4 +1,4 @@
-"""Errors say what happened in one line, and survive a trip through pickle (process pools do that)."""
+"""Errors say what happened in one line, and survive pickle, as process pools need."""
 
 from __future__ import annotations
 

