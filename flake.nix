@@ -23,8 +23,10 @@
         );
     in
     {
-      # lib.<system>.mkBundle { src = ./project; } for flakes of one's own.
-      lib = forSystems (library: _: { inherit (library) mkBundle; });
+      # For flakes of one's own: mkBundle { system = "x86_64-linux"; src = ./project; }
+      lib.mkBundle =
+        { system, ... }@args:
+        (import ./nix { inherit system; }).mkBundle (removeAttrs args [ "system" ]);
 
       packages = forSystems (
         library: _:

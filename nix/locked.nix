@@ -84,7 +84,7 @@ in
     project = head projects;
     about = {
       inherit name;
-      inherit (lock) version toolchain;
+      inherit (lock) version;
       packages =
         map (file: {
           inherit (lock.artifact file) package version sha256;
