@@ -237,7 +237,8 @@ def test_limits_reach_the_kernel(
 
     async def look() -> dict[str, Any]:
         async with DockerProvider().session(limited) as sandbox:
-            return inspect(client, sandbox.sandbox_id)["HostConfig"]
+            host: dict[str, Any] = inspect(client, sandbox.sandbox_id)["HostConfig"]
+            return host
 
     host = asyncio.run(look())
     assert host["NanoCpus"] == 500_000_000
