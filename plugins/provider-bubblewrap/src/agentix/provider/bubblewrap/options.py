@@ -56,8 +56,9 @@ def options_for(
     It is reached through *folder*; *added* goes on top of the image's environment. Raises
     ImageError when the image cannot take what a sandbox needs.
     """
-    _check(image)
     user = user_of(image)
+    environment = _environment(image, user, added)
+    _check(image, environment)
     workdir = f"/{(image.run.working_dir or '').lstrip('/')}"
     pieces = lay_out(image.root, mounted, host=image.host)
     options = [*_ISOLATION, "--uid", str(user.uid), "--gid", str(user.gid)]
@@ -76,8 +77,7 @@ def options_for(
         overlays = {piece.place for piece in pieces if isinstance(piece, Overlay)}
         for place in sorted(overlays | {"/"}):
             options += ["--remount-ro", place]
-    options.append("--clearenv")
-    for name, value in _environment(image, user, added).items():
+    for name, value in environment.items():
         options += ["--setenv", name, value]
     return [*options, "--chdir", workdir]
 
@@ -118,24 +118,27 @@ def _closed() -> list[str]:
     return options
 
 
-def _check(image: Image) -> None:
-    """Refuse an image with a link where a sandbox gets something of its own.
-
-    bubblewrap would follow it while it can still see the host.
-    """
-    if image.host:
-        return
-    for name in sorted(OWN):
+def _check(image: Image, environment: Mapping[str, str]) -> None:
+    """Refuse an image that has something of its own where a sandbox gets something else."""
+    for name in sorted(OWN if not image.host else ()):
         place = image.root / name
+        # bubblewrap would follow a link while it can still see the host.
         if place.is_symlink() or (place.exists() and not place.is_dir()):
             raise ImageError(f"image {image.label} has a /{name} that is no folder")
-    for program in ("bin/sh", "usr/bin/env"):
-        place = image.root / program
+    for name in ("bin/sh", "usr/bin/env"):
+        place = image.root / name
         if place.is_symlink() and str(place.readlink()).startswith("/nix/"):
-            raise ImageError(
-                f"image {image.label} keeps its own programs in /nix, where a sandbox has the "
-                f"bundle's (/{program} leads to {place.readlink()}); use an image without Nix"
-            )
+            raise _hidden(image, f"/{name} leads to {place.readlink()}")
+    for name in environment["PATH"].split(":"):
+        if name.startswith("/nix/"):
+            raise _hidden(image, f"its PATH has {name}")
+
+
+def _hidden(image: Image, what: str) -> ImageError:
+    return ImageError(
+        f"image {image.label} keeps its own programs in /nix, where a sandbox has the bundle's "
+        f"({what}); use an image without Nix"
+    )
 
 
 def _names(image: Image, folder: RuntimeFolder, config: BubblewrapProviderConfig) -> list[str]:

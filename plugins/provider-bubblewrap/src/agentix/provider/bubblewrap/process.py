@@ -8,6 +8,7 @@ import os
 import signal
 from contextlib import suppress
 from typing import TYPE_CHECKING
+from weakref import WeakValueDictionary
 
 from agentix.provider.bubblewrap.process_ref import ProcessRef, SandboxProcesses
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 
 _CLONE_BOUND = 20.0  # seconds until bubblewrap must have made its namespaces
 _MAX_INFO = 64 * 1024
+
+# Those that this process started, for as long as they live.
+_started: WeakValueDictionary[ProcessRef, SandboxProcess] = WeakValueDictionary()
 
 
 class SandboxProcess(asyncio.SubprocessProtocol):
@@ -56,7 +60,7 @@ class SandboxProcess(asyncio.SubprocessProtocol):
                 stderr=asyncio.subprocess.STDOUT,
                 pass_fds=(file, info),
                 start_new_session=True,  # Ctrl-C is for the host program; sandboxes end in order
-                env={},
+                env={},  # the sandbox has what the options set, and nothing of the host's
                 cwd="/",
             )
         except BaseException:
@@ -67,7 +71,9 @@ class SandboxProcess(asyncio.SubprocessProtocol):
             os.close(info)
         try:
             async with asyncio.timeout(_CLONE_BOUND):
-                process.processes = await process._identify(listen)
+                found = process.processes = await process._identify(listen)
+            if found is not None:
+                _started[found.bubblewrap] = process
         except BaseException:
             process.kill()
             raise
@@ -116,6 +122,13 @@ class SandboxProcess(asyncio.SubprocessProtocol):
         with suppress(ValueError):
             return f"killed by {signal.Signals(number).name}"
         return f"exit status {code}"
+
+    @staticmethod
+    async def settled(processes: SandboxProcesses) -> None:
+        """Return once this loop, if it started these *processes*, has noticed their end."""
+        process = _started.get(processes.bubblewrap)
+        if process is not None and process._gone.get_loop() is asyncio.get_running_loop():
+            await process.ended()
 
     def kill(self) -> None:
         """End it at once, and with it whatever runs in the sandbox."""

@@ -117,7 +117,9 @@ class BubblewrapProvider(SandboxProvider):
             return
 
         async def end() -> None:
-            await SandboxProcesses.parse(facts).stop(self.config.stop_timeout)
+            processes = SandboxProcesses.parse(facts)
+            await processes.stop(self.config.stop_timeout)
+            await SandboxProcess.settled(processes)
             folder.remove()
 
         within = self.config.stop_timeout + _BOUND
