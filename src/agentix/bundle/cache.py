@@ -29,7 +29,7 @@ from agentix.folders import cache_root
 from agentix.progress import SILENT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from agentix.bundle.manifest import Manifest
     from agentix.nix import StorePath
@@ -111,11 +111,14 @@ class BundleCache:
                 with staging.hold(self._staging, _key(manifest)) as folder:
                     entry = self._same(manifest)
                     if entry is not None:
+                        step.outcome("already deployed")
                         return entry
                     with pumped(
                         lambda write: writer.stream(manifest, closure, write, step)
                     ) as chunks:
-                        return self._unpack(chunks, folder, None, None)
+                        entry = self._unpack(chunks, folder)
+                    step.outcome(_summary(entry))
+                    return entry
 
     def _find(self, digest: str) -> CachedBundle:
         path = self._bundles / f"sha256-{digest}"
@@ -148,11 +151,7 @@ class BundleCache:
 
     def _remembered(self, status: os.stat_result) -> CachedBundle | None:
         digest = self._memory.recall(status)
-        return (
-            None
-            if digest is None or parse_ref(f"sha256-{digest}") is None
-            else self._complete(digest)
-        )
+        return None if digest is None else self._complete(digest)
 
     def _same(self, manifest: Manifest) -> CachedBundle | None:
         """Return the entry that has this very manifest."""
@@ -177,16 +176,22 @@ class BundleCache:
             if entry is not None and _sha256(file) == entry.digest:
                 step.outcome("already deployed")
                 return entry
-            return self._unpack(_chunks(file), folder, wanted, step)
+            entry = self._unpack(_chunks(file), folder, step.advance, wanted)
+            step.outcome(_summary(entry))
+            return entry
 
     def _unpack(
-        self, chunks: Iterator[bytes], folder: Path, wanted: str | None, step: Step | None
+        self,
+        chunks: Iterator[bytes],
+        folder: Path,
+        advance: Callable[[int], object] = reader.ignore,
+        wanted: str | None = None,
     ) -> CachedBundle:
         """Read a tar into *folder*, which is ours alone, and move the result to its place."""
         new = folder / "new"
         new.mkdir(mode=0o700)
         new.chmod(0o700)
-        read = reader.read_bundle(chunks, new, step.advance if step else _ignore)
+        read = reader.read_bundle(chunks, new, advance)
         _expect(read.sha256, wanted, "it")
         final = self._bundles / f"sha256-{read.sha256}"
         self._bundles.mkdir(exist_ok=True)
@@ -219,8 +224,10 @@ class BundleCache:
             ) from error
 
 
-def _ignore(amount: int) -> None:
-    pass
+def _summary(entry: CachedBundle) -> str:
+    closure = entry.manifest.closure
+    size = sum(content.size for content in closure.values())
+    return f"{len(closure)} store paths, {size / 1e6:.1f} MB"
 
 
 def _key(manifest: Manifest) -> str:

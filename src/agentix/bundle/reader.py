@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 _STORE = [b"nix", b"store"]
 
 
-def _ignore(amount: int) -> None:
-    pass
+def ignore(amount: int) -> None:
+    """Do not care how far the work is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def read_manifest(chunks: Iterator[bytes]) -> Manifest:
 
 
 def read_bundle(
-    chunks: Iterator[bytes], into: Path, advance: Callable[[int], object] = _ignore
+    chunks: Iterator[bytes], into: Path, advance: Callable[[int], object] = ignore
 ) -> ReadBundle:
     """Unpack the tar that *chunks* yields into the existing, private, empty folder *into*.
 
