@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from agentix.errors import AgentixError
+from agentix.errors import AgentixError, NixError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,6 +102,10 @@ def main() -> NoReturn:
     except AgentixError as error:
         if verbose:
             raise
+        if isinstance(error, NixError):
+            for line in error.log.splitlines():  # what the failing step said
+                if line not in str(error):
+                    print(f"  | {line}", file=sys.stderr)  # noqa: T201
         _say(str(error))
         sys.exit(1)
     except KeyboardInterrupt:
