@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import subprocess
+import sys
 import tarfile
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 import pytest
@@ -106,6 +109,33 @@ def test_an_interruption_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         bundle.write(tmp_path / "out/x.tar")
     assert list((tmp_path / "out").iterdir()) == []
+
+
+def test_what_a_killed_writer_left_is_used_up(bundle: Bundle, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    script = """
+import os, signal, sys
+from agentix.bundle.staging import acquire
+from pathlib import Path
+os.write(acquire(Path(sys.argv[1]), 0, 0o666), b"half" * 100_000)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+    command = [sys.executable, "-c", script, str(folder / ".x.tar.part")]
+    assert subprocess.run(command, timeout=60).returncode == -9
+    written = bundle.write(folder / "x.tar")
+    assert list(folder.iterdir()) == [written.path]
+    assert written.size == written.path.stat().st_size
+
+
+def test_writers_of_one_file_come_one_after_the_other(bundle: Bundle, tmp_path: Path) -> None:
+    folder = tmp_path / "out"
+    folder.mkdir()
+    with ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(bundle.write, folder / "x.tar") for _ in range(8)]
+        digests = {future.result(60).sha256 for future in futures}
+    assert list(folder.iterdir()) == [folder / "x.tar"]
+    assert digests == {hashlib.sha256((folder / "x.tar").read_bytes()).hexdigest()}
 
 
 def test_the_file_gets_the_mode_of_any_new_file(bundle: Bundle, tmp_path: Path) -> None:

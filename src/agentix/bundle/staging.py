@@ -19,19 +19,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-_PATIENCE = 900.0  # seconds that another deploy of the same bundle may take
+PATIENCE = 900.0  # seconds that another deploy of the same bundle may take
 _PAUSE = 0.02
 
 
 @contextmanager
-def hold(staging: Path, key: str, *, patience: float = _PATIENCE) -> Iterator[Path]:
+def hold(staging: Path, key: str, *, patience: float = PATIENCE) -> Iterator[Path]:
     """Hold the empty folder for *key*, alone among all threads and processes; then remove it.
 
     Raises BundleError when somebody else keeps it for longer than *patience* seconds.
     """
     staging.mkdir(parents=True, exist_ok=True)
     lock = staging / f"{key}.lock"
-    descriptor = _lock(lock, patience)
+    descriptor = acquire(lock, patience)
     if descriptor is None:
         raise BundleError(
             f"another process has been preparing the same for {patience:.0f} s;"
@@ -78,18 +78,21 @@ def _sweep(staging: Path) -> None:
     for key in {path.name.removesuffix(".lock") for path in staging.iterdir()}:
         lock = staging / f"{key}.lock"
         with suppress(OSError):
-            descriptor = _lock(lock, 0)
+            descriptor = acquire(lock, 0)
             if descriptor is not None:
                 remove(staging / key)
                 lock.unlink()
                 os.close(descriptor)
 
 
-def _lock(path: Path, patience: float) -> int | None:
-    """Lock the file *path*, making it if need be; None when it stays locked for too long."""
+def acquire(path: Path, patience: float, mode: int = 0o600) -> int | None:
+    """Open and lock the file *path*, making it if need be; None when it stays locked for too long.
+
+    Whoever holds it may remove or rename the file: others then lock a new one.
+    """
     deadline = time.monotonic() + patience
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is(descriptor, path):

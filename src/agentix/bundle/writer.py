@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -15,12 +14,13 @@ from agentix.bundle.archive import Member
 from agentix.bundle.lane import Lane
 from agentix.bundle.manifest import Info, Manifest, StoreObject
 from agentix.bundle.nar import Nar
+from agentix.bundle.staging import PATIENCE, acquire
 from agentix.bundle.tree import CHUNK, Kind, contents, walk
 from agentix.errors import BundleError
 from agentix.progress import SILENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from agentix.nix import StorePath
@@ -73,23 +73,41 @@ def write_bundle(
     """
     manifest = describe(root, closure)
     total = sum(entry.size for entry in closure)
-    temporary = destination.with_name(f".{destination.name[:200]}.{secrets.token_hex(6)}.part")
+    with (
+        _replacing(destination) as file,
+        progress.step(f"write {destination.name}", total=total, unit="bytes") as step,
+    ):
+        digest, size = _write(manifest, closure, file, step)
+        step.outcome(f"{size / 1e6:.1f} MB")
+    return WrittenBundle(destination, digest, size)
+
+
+@contextmanager
+def _replacing(destination: Path) -> Iterator[int]:
+    """Give an empty file that becomes *destination* if all goes well, and vanishes otherwise.
+
+    It has one name, and a lock: what a killed process left behind is used again, not added to.
+    """
+    temporary = destination.with_name(f".{destination.name[:200]}.part")
     try:
-        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+        file = acquire(temporary, PATIENCE, 0o666)
+        if file is None:
+            raise BundleError(
+                f"cannot write {destination}: another process has been writing it for"
+                f" {PATIENCE:.0f} s; see who holds {temporary}"
+            )
         try:
-            with progress.step(f"Write {destination.name}", total=total, unit="bytes") as step:
-                digest, size = _write(manifest, closure, file, step)
-                step.outcome(f"{size / 1e6:.1f} MB")
+            os.ftruncate(file, 0)
+            yield file
+            temporary.replace(destination)
+        except BaseException:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
         finally:
             os.close(file)
-        temporary.replace(destination)
-    except BaseException as error:
-        with suppress(OSError):
-            temporary.unlink()
-        if isinstance(error, OSError):
-            raise BundleError(f"cannot write {destination}: {error.strerror or error}") from error
-        raise
-    return WrittenBundle(destination, digest, size)
+    except OSError as error:
+        raise BundleError(f"cannot write {destination}: {error.strerror or error}") from error
 
 
 def _write(
