@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 from agentix import SandboxConfig
 from agentix.provider.bubblewrap import BubblewrapProvider
@@ -24,15 +25,17 @@ sys.path.insert(0, str(HERE / "hello-world"))
 from hello_world import greet  # noqa: E402 - an ordinary project, found where it lies
 
 
-def agentix(*arguments: str) -> dict[str, object]:
+def agentix(*arguments: str) -> dict[str, Any]:
     """Run one command as a person would, and return what it prints for scripts."""
+    started = time.perf_counter()
     shown = ["agentix", *(os.path.relpath(a) if Path(a).exists() else a for a in arguments)]
     print(f"\n$ {' '.join(shown)}", flush=True)
-    command = [AGENTIX, *arguments, "--format", "json"]
+    command = [str(AGENTIX), *arguments, "--format", "json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(done.returncode)
-    answer: dict[str, object] = json.loads(done.stdout)
+    answer: dict[str, Any] = json.loads(done.stdout)
+    print(f"  took {time.perf_counter() - started:.2f} s")
     return answer
 
 
@@ -66,15 +69,15 @@ def main() -> None:
     """Run the whole chain and show how long each part took."""
     started = time.perf_counter()
     built = agentix("build", str(HERE / "hello-world"))
-    size = Path(str(built["bundle"])).stat().st_size
-    print(f"  {os.path.relpath(str(built['bundle']))}  {size / 1e6:.1f} MB")
+    state = "nothing had changed" if built["cached"] else f"{built['size'] / 1e6:.1f} MB"
+    print(f"  {os.path.relpath(built['bundle'])}  ({state})")
     print(f"  {built['digest']}")
-    deployed = agentix("deploy", "bubblewrap", str(built["bundle"]))
+    deployed = agentix("deploy", "bubblewrap", built["bundle"])
     print(f"  {deployed['bundle']}")
     print("\n>>> await sandbox.remote(greet, 'sandbox')", flush=True)
     with tempfile.TemporaryDirectory(prefix="agentix-demo-") as scratch:
-        image = busybox_image(Path(str(deployed["bundle"])), Path(scratch) / "image")
-        asyncio.run(call(image, str(deployed["bundle"])))
+        image = busybox_image(Path(deployed["bundle"]), Path(scratch) / "image")
+        asyncio.run(call(image, deployed["bundle"]))
     print(f"\nall of it in {time.perf_counter() - started:.1f} s")
 
 

@@ -303,8 +303,19 @@ def test_a_substituter_is_never_asked(
 
 
 @pytest.mark.nix
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "while setting up the build environment: mounting /proc: not permitted",
+        "mounting /proc: Operation not permitted",
+        "unable to set up a private mount namespace: Operation not permitted",
+    ],
+)
 def test_a_machine_that_cannot_sandbox_builds_without(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expression: Callable[..., Path]
+    refusal: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    expression: Callable[..., Path],
 ) -> None:
     """Some containers let a namespace be made but not mounted in; Nix does not fall back then."""
     real = nix.find().programs
@@ -314,7 +325,7 @@ def test_a_machine_that_cannot_sandbox_builds_without(
         {
             "action": "msg",
             "level": 0,
-            "msg": "error: while setting up the build environment: mounting /proc: not permitted",
+            "msg": f"error: {refusal}",
         }
     )
     shim.write_text(

@@ -64,7 +64,7 @@ def main() -> None:
         run("lint", "ruff", "check", "."),
         run("types", "mypy", str(MERGED.relative_to(ROOT)), "tests/typing", "tools"),
         run("builders", "mypy", "nix/builders"),
-        *(run(f"types {name}", "mypy", name) for name in examples),
+        *(run(f"types {name}", "mypy", name) for name in ["examples/demo.py", *examples]),
         run("layers", "lint-imports", "--no-cache"),
     ]
     sys.exit(not all(passed))
