@@ -17,6 +17,7 @@ import elf
 import step
 
 PROGRAMS = ("bin", "sbin", "games")
+KEPT = ("bin", "etc", "games", "lib", "libexec", "sbin", "share")
 # Documentation, and what only Debian's own programs read.
 UNUSED = ("share/doc", "share/man", "share/info", "share/lintian", "share/bug", "share/doc-base")
 
@@ -38,8 +39,7 @@ def main() -> None:
             if not found:
                 step.fail(f"{package['package']} has no programs; declare the package that has")
             offered |= {name: tree / place for name, place in found.items()}
-        for unused in UNUSED:
-            shutil.rmtree(part / unused, ignore_errors=True)
+        prune(part)
         move(part, tree)
         shutil.rmtree(part)
     own_links(tree)
@@ -50,8 +50,20 @@ def main() -> None:
         (root / "bin" / name).symlink_to(path)
 
 
+def prune(part: Path) -> None:
+    """Remove what programs do not need: a system's other folders, and documentation."""
+    for path in part.iterdir():
+        if path.name not in KEPT and path.is_dir():
+            shutil.rmtree(path)
+    for unused in UNUSED:
+        shutil.rmtree(part / unused, ignore_errors=True)
+
+
 def merge_usr(tree: Path) -> None:
     """Move what is in ``/usr`` to the top, as on a system where the two are one."""
+    for path in tree.iterdir():
+        if path.is_symlink():  # how a system says so itself: /bin -> usr/bin
+            path.unlink()
     for folder in (tree / "usr/local", tree / "usr"):
         if folder.is_dir():
             move(folder, tree)

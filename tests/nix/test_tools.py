@@ -26,6 +26,12 @@ def test_usr_is_merged(builders: SimpleNamespace, tmp_path: Path) -> None:
     assert files(tmp_path) == ["bin/a", "bin/b", "bin/c", "etc/f", "lib/x/d.so", "lib/x/e.so"]
 
 
+def test_only_what_programs_need_is_kept(builders: SimpleNamespace, tmp_path: Path) -> None:
+    write(tmp_path, "bin/a", "var/lib/x", "run/y", "share/doc/a/z", "share/a/data", "etc/a.conf")
+    builders.tools.prune(tmp_path)
+    assert files(tmp_path) == ["bin/a", "etc/a.conf", "share/a/data"]
+
+
 def test_programs_are_those_of_the_usual_folders(builders: SimpleNamespace, tmp_path: Path) -> None:
     write(tmp_path, "bin/a", "sbin/b", "games/c", "lib/d", "share/bin/e")
     assert builders.tools.programs(tmp_path) == {
