@@ -48,7 +48,6 @@ def test_json_is_exactly_the_three_keys_and_alone_on_stdout(tmp_path: Path) -> N
     assert document["bundle"] == str(entry)
     assert document["platform"] == platforms.current().name
     assert document["metadata"]["name"] == "stub"
-    assert result.stdout.count("\n") == 1
 
 
 def test_the_text_form_gives_a_shell_the_bundle(tmp_path: Path) -> None:

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from enum import StrEnum
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
+from agentix.cli.output import Format, print_json
+
 if TYPE_CHECKING:
     from agentix.provider.deploy import DeployedBundle
-
-
-class Format(StrEnum):
-    """How the result is printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 class _Backends(TyperGroup):
@@ -57,7 +50,7 @@ def _list(
 
     names = sorted(providers().all())
     if output is Format.JSON:
-        typer.echo(json.dumps(names))
+        print_json(names)
     else:
         typer.echo("\n".join(names) or "no provider is installed; install agentix-provider-…")
 
@@ -100,7 +93,7 @@ def _print(deployed: DeployedBundle, output: Format) -> None:
             "platform": deployed.platform,
             "metadata": dict(deployed.metadata),
         }
-        typer.echo(json.dumps(document))
+        print_json(document)
         return
     typer.echo(deployed.bundle)
     for label, hint in {"platform": deployed.platform, **deployed.metadata}.items():

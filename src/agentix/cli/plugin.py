@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import json
-from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from agentix.cli.output import Format, print_json
+
 if TYPE_CHECKING:
     from agentix.provider.registry import InstalledProvider
-
-
-class Format(StrEnum):
-    """How the list is printed."""
-
-    TEXT = "text"
-    JSON = "json"
 
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -36,7 +29,7 @@ def _list(
 
     found = providers().installed()
     if output is Format.JSON:
-        typer.echo(json.dumps([_row(each) for each in found], indent=2))
+        print_json([_row(each) for each in found])
         return
     if not found:
         typer.echo("no provider is installed; install one, such as agentix-provider-bubblewrap")
