@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.images.debian import mirror
+from images.debian import mirror
 
 from agentix import nix, platforms
 from agentix.build.artifacts import needs

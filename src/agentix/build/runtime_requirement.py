@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def runtime_requirement(project: Project) -> str:
 
 
 def _named_folder(project: Project) -> Path | None:
-    table = project.tables
+    table: Any = project.tables
     for key in ("tool", "uv", "sources", RUNTIME, "path"):
         if not isinstance(table, dict) or key not in table:
             return None
