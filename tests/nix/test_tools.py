@@ -19,11 +19,12 @@ def files(root: Path) -> list[str]:
 
 
 def test_usr_is_merged(builders: SimpleNamespace, tmp_path: Path) -> None:
-    write(
-        tmp_path, "bin/a", "usr/bin/b", "usr/local/bin/c", "usr/lib/x/d.so", "lib/x/e.so", "etc/f"
-    )
+    write(tmp_path, "bin/a", "usr/bin/b", "usr/local/bin/c", "usr/lib/x/d.so", "lib/x/e.so")
+    # As a system says itself that the two are one; nothing may be moved onto itself.
+    write(tmp_path, "usr/sbin/f")
+    (tmp_path / "sbin").symlink_to("usr/sbin")
     builders.tools.merge_usr(tmp_path)
-    assert files(tmp_path) == ["bin/a", "bin/b", "bin/c", "etc/f", "lib/x/d.so", "lib/x/e.so"]
+    assert files(tmp_path) == ["bin/a", "bin/b", "bin/c", "lib/x/d.so", "lib/x/e.so", "sbin/f"]
 
 
 def test_only_what_programs_need_is_kept(builders: SimpleNamespace, tmp_path: Path) -> None:
