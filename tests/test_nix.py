@@ -357,6 +357,8 @@ def test_an_ordinary_user_without_a_daemon_builds_in_a_store_of_their_own(
 
 def _build_as_user(folder: Path, busybox: str) -> None:
     shutil.copytree(busybox, folder / "busybox")
+    ours = Path(nix.__file__).parents[1]  # the checkout may be as private as its owner likes
+    shutil.copytree(ours, folder / "lib/agentix", ignore=shutil.ignore_patterns("__pycache__"))
     file = folder / "step.nix"
     file.write_text(
         """derivation { name = "step"; system = builtins.currentSystem;
@@ -379,7 +381,7 @@ def _build_as_user(folder: Path, busybox: str) -> None:
         group=12345,
         extra_groups=[],
         cwd=folder,
-        env={"HOME": str(folder), "PYTHONPATH": str(Path(nix.__file__).parents[2])},
+        env={"HOME": str(folder), "PYTHONPATH": str(folder / "lib")},
         capture_output=True,
         text=True,
     )
