@@ -137,7 +137,9 @@ def time_zones(source: Path, destination: Path, stdlib: Path) -> None:
     for path in sorted(stdlib.glob("_sysconfigdata_*.py")):
         if not path.is_symlink():
             text = path.read_text()
-            edited = text.replace("zoneinfo:/etc/zoneinfo'", f"zoneinfo:{destination}'")
+            # Not by its path: byte code has a hash of its source, and must not depend on it.
+            ours = "' + __import__('sys').base_prefix + '/share/zoneinfo'"
+            edited = text.replace("zoneinfo:/etc/zoneinfo'", f"zoneinfo:{ours}")
             if edited == text:
                 step.fail(f"{path.name} does not set TZPATH as expected")
             path.write_text(edited)
