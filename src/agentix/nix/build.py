@@ -71,8 +71,14 @@ def _realise(nix: Nix, program: str, words: Sequence[str], title: str, progress:
                 raise
             if nix.daemon or not nix.sandbox or not _NO_SANDBOX.search(log.failure().error):
                 raise _explain(program, error, log) from error
-            log = BuildLog(on_built=step.advance)
-            output = _run(replace(nix, sandbox=False), program, words, log)
+            if nix.private:
+                raise NixError(
+                    f"this machine forbids the user namespaces that a store of one's own "
+                    f"({nix.root}) needs; build as root, or install a Nix daemon "
+                    "(on Debian: apt-get install nix-setup-systemd)",
+                    returncode=error.returncode,
+                ) from error
+            return _realise(replace(nix, sandbox=False), program, words, title, progress)
         step.outcome("1 step" if log.built == 1 else f"{log.built} steps")
         return output
 

@@ -39,6 +39,11 @@ class Nix:
     daemon: bool
     sandbox: bool = True
 
+    @property
+    def private(self) -> bool:
+        """Whether the store is a user's own: builders see it at ``/nix`` only in a sandbox."""
+        return self.root != Path("/")
+
     def real(self, path: str | Path) -> Path:
         """Return where the store path *path* can be opened."""
         return self.root / STORE[1:] / Path(path).name
@@ -48,7 +53,7 @@ class Nix:
         chosen = {"substitute": "false"}
         if not self.daemon:  # an ordinary user of a daemon may not set these, and is told so
             chosen |= {"substituters": "", "sandbox": str(self.sandbox).lower()}
-            chosen["sandbox-fallback"] = "true"
+            chosen["sandbox-fallback"] = str(not self.private).lower()
             if os.geteuid() == 0 and not _has_group("nixbld"):
                 chosen["build-users-group"] = ""
         return [word for name, value in chosen.items() for word in ("--option", name, value)]
@@ -56,7 +61,7 @@ class Nix:
     def environment(self) -> dict[str, str]:
         """Return the environment of every call: the caller's, less what would change results."""
         environment = {name: value for name, value in os.environ.items() if name != "NIX_PATH"}
-        if self.root != Path("/"):
+        if self.private:
             environment["NIX_REMOTE"] = str(self.root)
         if not os.access(environment.get("HOME") or "/nonexistent", os.W_OK | os.X_OK):
             environment["HOME"] = tempfile.gettempdir()
