@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 PATIENCE = 30.0
+STRANGER = 12345
 
 
 def eventually(happened: Callable[[], object], what: str) -> None:
@@ -342,59 +343,105 @@ def test_a_machine_that_cannot_sandbox_builds_without(
     assert nix.build(expression("echo built > $out")).read_text() == "built\n"
 
 
-@pytest.mark.nix
-def test_an_ordinary_user_without_a_daemon_builds_in_a_store_of_their_own(
-    tmp_path: Path, busybox: str
-) -> None:
+@pytest.fixture
+def stranger(busybox: str) -> Iterator[Callable[..., str]]:
+    """Run code as an ordinary user, in a folder of theirs that has expressions to build."""
     if os.geteuid() != 0 or Path("/nix/var/nix/daemon-socket/socket").exists():
         pytest.skip("needs root, to become somebody else, and a machine without a Nix daemon")
-    open_to_all = tempfile.mkdtemp(prefix="agentix-user-")  # pytest's own folders are private
-    try:
-        _build_as_user(Path(open_to_all), busybox)
-    finally:
-        subprocess.run(["rm", "-rf", open_to_all], check=True)
-
-
-def _build_as_user(folder: Path, busybox: str) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="agentix-user-"))  # pytest's own folders are private
     shutil.copytree(busybox, folder / "busybox")
     ours = Path(nix.__file__).parents[1]  # the checkout may be as private as its owner likes
     shutil.copytree(ours, folder / "lib/agentix", ignore=shutil.ignore_patterns("__pycache__"))
-    file = folder / "step.nix"
-    file.write_text(
-        """derivation { name = "step"; system = builtins.currentSystem;
-        builder = "${./busybox}/bin/busybox"; args = ["sh" "-c" "echo built > $out"]; }"""
-    )
-    code = f"""
-        from pathlib import Path
-        from agentix import nix
-        path = nix.build(Path({str(file)!r}))
-        [record] = nix.closure(path)
-        assert record.path == path and path.read_text() == "built\\n"
-        print(path)
-    """
-    python = next(p for p in (sys.executable, "/usr/bin/python3") if _usable_by_all(p))
+    for name, script in {"good": "echo built > $out", "bad": "echo the reason; exit 5"}.items():
+        (folder / f"{name}.nix").write_text(
+            f"""derivation {{ name = "{name}"; system = builtins.currentSystem;
+            builder = "${{./busybox}}/bin/busybox"; args = ["sh" "-c" "{script}"]; }}"""
+        )
     for path in (folder, *folder.rglob("*")):
-        os.chown(path, 12345, 12345)
-    result = subprocess.run(
-        [python, "-c", textwrap.dedent(code)],
-        user=12345,
-        group=12345,
-        extra_groups=[],
-        cwd=folder,
-        env={"HOME": str(folder), "PYTHONPATH": str(folder / "lib")},
-        capture_output=True,
+        os.chown(path, STRANGER, STRANGER)
+    python = next(p for p in (sys.executable, "/usr/bin/python3") if _usable_by_all(p))
+
+    def run(code: str, **environment: str) -> str:
+        result = subprocess.run(
+            [python, "-c", textwrap.dedent(code)],
+            user=STRANGER,
+            group=STRANGER,
+            extra_groups=[],
+            cwd=folder,
+            env={"HOME": str(folder), "PYTHONPATH": str(folder / "lib"), **environment},
+            capture_output=True,
+            text=True,
+        )
+        if "forbids the user namespaces" in result.stderr:
+            pytest.skip("this machine forbids user namespaces")
+        assert result.returncode == 0, result.stderr
+        return result.stdout.replace(str(folder), "~")
+
+    try:
+        yield run
+    finally:
+        subprocess.run(["rm", "-rf", folder], check=True)
+
+
+AS_STRANGER = """
+    from pathlib import Path
+    from agentix import nix
+    from agentix.errors import NixError
+    path = nix.build(Path("good.nix").absolute())
+    [record] = nix.closure(path)
+    assert record.path == path and path.read_text() == "built\\n"
+    assert nix.rebuild(path) == 1
+    Path("file").write_text("added")
+    [added] = nix.add_fixed([Path("file")])
+    assert added.read_text() == "added" and nix.invalid([added]) == []
+    try:
+        nix.build(Path("bad.nix").absolute())
+    except NixError as error:
+        print(error, error.log, sep="; ")
+    print(path)
+"""
+
+
+@pytest.mark.nix
+def test_an_ordinary_user_without_a_daemon_builds_in_a_store_of_their_own(
+    stranger: Callable[..., str],
+) -> None:
+    failure, path = stranger(AS_STRANGER).splitlines()
+    assert failure == "building bad failed with exit status 5: the reason; the reason"
+    assert path.startswith("~/.local/share/nix/root/nix/store/")
+
+
+@pytest.mark.nix
+def test_an_ordinary_user_of_a_daemon_builds_in_the_store_of_the_machine(
+    stranger: Callable[..., str], tmp_path: Path
+) -> None:
+    folder = Path(tempfile.mkdtemp(prefix="agentix-daemon-"))
+    folder.chmod(0o755)
+    socket = {"NIX_DAEMON_SOCKET_PATH": str(folder / "socket")}
+    said: list[str] = []
+    with subprocess.Popen(
+        [nix.find().programs / "nix-daemon"],
+        env=os.environ | socket | {"NIX_CONFIG": "build-users-group ="},
+        stderr=subprocess.PIPE,
         text=True,
-    )
-    if "forbids the user namespaces" in result.stderr:
-        pytest.skip("this machine forbids user namespaces")
-    assert result.returncode == 0, result.stderr
-    assert result.stdout.startswith(f"{folder}/.local/share/nix/root/nix/store/")
+    ) as daemon:
+        try:
+            eventually((folder / "socket").exists, "the daemon listens")
+            output = stranger(AS_STRANGER, NIX_REMOTE="daemon", **socket)
+        finally:
+            daemon.terminate()
+            said += daemon.communicate(timeout=PATIENCE)[1].splitlines()
+            shutil.rmtree(folder)
+    failure, path = output.splitlines()
+    assert failure == "building bad failed with exit status 5: the reason; the reason"
+    assert path.startswith("/nix/store/")
+    assert any(f"user {STRANGER}" in line for line in said), said
 
 
 def _usable_by_all(python: str) -> bool:
     command = [python, "-c", "import sys; assert sys.version_info >= (3, 11)"]
     try:
-        return subprocess.run(command, user=12345, group=12345, check=False).returncode == 0
+        return subprocess.run(command, user=STRANGER, group=STRANGER, check=False).returncode == 0
     except OSError:
         return False
 
