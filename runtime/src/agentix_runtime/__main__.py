@@ -36,6 +36,9 @@ def main() -> int:
         default=[],
         help="a variable that is the sandbox maker's, not the image's",
     )
+    parser.add_argument(
+        "--end-with-stdin", action="store_true", help="end when standard input does: nobody is left"
+    )
     options = parser.parse_args()
     for name in options.unset:
         os.environ.pop(name, None)
@@ -48,11 +51,12 @@ def main() -> int:
         print(f"agentix_runtime: {exc}", file=sys.stderr)  # noqa: T201 - it has no other output
         return 1
     with contextlib.closing(endpoint):
+        owner = os.dup(0) if options.end_with_stdin else None  # which children do not inherit
         _standard_input_from_nothing()
         if os.getpid() != 1:
             adopt_orphans()
         limits = Limits.raised()
-        _serve(endpoint, secret, limits, spawn_worker(limits))
+        _serve(endpoint, secret, limits, spawn_worker(limits), owner)
     return 0
 
 
@@ -68,7 +72,9 @@ def _standard_input_from_nothing() -> None:
         os.close(nothing)
 
 
-def _serve(endpoint: Endpoint, secret: str, limits: Limits, worker: Spawned) -> None:
+def _serve(
+    endpoint: Endpoint, secret: str, limits: Limits, worker: Spawned, owner: int | None
+) -> None:
     # This side speaks plain HTTP on a private socket. Loading TLS would cost a third of the start:
     # aiohttp reads the machine's certificates as it is imported.
     sys.modules["ssl"] = None  # type: ignore[assignment]
@@ -76,7 +82,7 @@ def _serve(endpoint: Endpoint, secret: str, limits: Limits, worker: Spawned) -> 
 
     from agentix_runtime.server.life import serve
 
-    asyncio.run(serve(endpoint, secret, limits, worker))
+    asyncio.run(serve(endpoint, secret, limits, worker, owner))
 
 
 if __name__ == "__main__":

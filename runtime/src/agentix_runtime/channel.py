@@ -1,8 +1,8 @@
 """The private socket between server and worker: frames both ways, neither waiting for the other.
 
-Frames sent in one turn of the loop leave together. Nothing holds a lock, and reading goes on
-whatever writing does, so the two directions cannot block each other. What arrives is untrusted
-until it is parsed: lengths are capped before anything is allocated for them.
+The first frame of a loop's turn leaves at once, the others of that turn together after it. Reading
+goes on whatever writing does, so the two directions cannot block each other. What arrives is
+untrusted until it is parsed: lengths are capped before anything is allocated for them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import contextlib
 import errno
 import os
 import socket
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -33,6 +34,8 @@ _HIGH_WATER: Final = 8 << 20
 _BATCH: Final = 256
 _DESCRIPTORS: Final = 8
 _ANCILLARY: Final = socket.CMSG_SPACE(_DESCRIPTORS * 4)
+_CLOEXEC: Final = int(socket.MSG_CMSG_CLOEXEC)  # as enums they would be slow to combine
+_TRUNCATED: Final = int(socket.MSG_CTRUNC)
 
 
 class Channel:
@@ -50,6 +53,7 @@ class Channel:
         lost: Callable[[str], None],
     ) -> None:
         self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
         self._sock = sock
         self._receive = receive
         self._lost = lost
@@ -58,8 +62,11 @@ class Channel:
         self._descriptors: deque[int | None] = deque()
         self._outbox: deque[tuple[Buffer, Parcel | None]] = deque()
         self._queued = 0
+        # Held only across calls that do not wait.
+        self._lock = threading.Lock()
         self._flushing = False
         self._blocked = False
+        self._crowded = False
         self._room = asyncio.Event()
         self._room.set()
         sock.setblocking(False)
@@ -71,27 +78,35 @@ class Channel:
         return self._sock.fileno() < 0
 
     def send(self, head: bytes, payload: Payload = b"") -> None:
-        """Queue a frame. A parcel is closed once it is sent; after the end, frames go nowhere."""
-        parcel = payload if isinstance(payload, Parcel) else None
-        if self.closed:
-            if parcel is not None:
-                parcel.close()
-            return
-        inline = b"" if isinstance(payload, Parcel) else payload
-        frame = b"".join(
-            (frame_prefix(head, len(inline), parcel is not None), head, inline),
-        )
-        self._outbox.append((frame, parcel))
-        self._queued += len(frame)
-        if self._queued > _HIGH_WATER:
-            self._room.clear()
-        if not self._flushing:
+        """Send a frame, or queue it; from any thread.
+
+        A parcel is closed once it is sent. After the channel's end, frames go nowhere.
+        """
+        parcel, inline = (payload, b"") if isinstance(payload, Parcel) else (None, payload)
+        frame = b"".join((frame_prefix(head, len(inline), parcel is not None), head, inline))
+        with self._lock:
+            if self.closed:
+                if parcel is not None:
+                    parcel.close()
+                return
+            self._outbox.append((frame, parcel))
+            self._queued += len(frame)
+            if self._flushing:
+                return
+            if threading.get_ident() != self._thread:
+                # No turn to end here; what does not leave now, the loop sends.
+                if self._push() and self._outbox:
+                    self._flushing = True
+                    self._loop.call_soon_threadsafe(self._flush)
+                return
             self._flushing = True
             self._loop.call_soon(self._flush)
+            self._push()
 
     async def room(self) -> None:
-        """Wait until the other end keeps up."""
-        if not self._room.is_set():
+        """Wait until the other end keeps up; only in the loop's thread."""
+        if self._queued > _HIGH_WATER:
+            self._room.clear()
             await self._room.wait()
 
     def drain(self) -> None:
@@ -101,15 +116,17 @@ class Channel:
 
     def close(self) -> None:
         """End the channel, without telling ``lost``."""
-        if self.closed:
-            return
-        self._loop.remove_reader(self._sock)
-        self._loop.remove_writer(self._sock)
-        self._sock.close()
-        while self._outbox:
-            _, parcel = self._outbox.popleft()
-            if parcel is not None:
-                parcel.close()
+        with self._lock:
+            if self.closed:
+                return
+            self._loop.remove_reader(self._sock)
+            self._loop.remove_writer(self._sock)
+            self._sock.close()
+            self._queued = 0
+            while self._outbox:
+                _, parcel = self._outbox.popleft()
+                if parcel is not None:
+                    parcel.close()
         while self._descriptors:
             if (fd := self._descriptors.popleft()) is not None:
                 os.close(fd)
@@ -124,9 +141,7 @@ class Channel:
         """Read once; tell whether there may be more."""
         space = memoryview(self._inbox)[self._filled :]
         try:
-            count, ancillary, flags, _ = self._sock.recvmsg_into(
-                [space], _ANCILLARY, socket.MSG_CMSG_CLOEXEC
-            )
+            count, ancillary, flags, _ = self._sock.recvmsg_into([space], _ANCILLARY, _CLOEXEC)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError as exc:
@@ -134,7 +149,7 @@ class Channel:
             return False
         finally:
             space.release()
-        if ancillary or flags & socket.MSG_CTRUNC:
+        if ancillary or flags & _TRUNCATED:
             self._descriptors.extend(_descriptors(ancillary) or [None])
         if count == 0:
             self._end("the other end closed it")
@@ -179,22 +194,39 @@ class Channel:
         return None if fd is None else Parcel.received(fd)
 
     def _flush(self) -> None:
-        if self._blocked and not self.closed:
-            self._loop.remove_writer(self._sock)
-            self._blocked = False
-        while self._outbox and not self.closed:
-            try:
-                self._sent(self._send_some())
-            except (BlockingIOError, InterruptedError):
-                self._loop.add_writer(self._sock, self._flush)
-                self._blocked = True
+        """End a turn: send what has gathered in it, now or once the socket takes it."""
+        with self._lock:
+            self._flushing = False
+            if self.closed:
                 return
-            except OSError as exc:
-                if exc.errno == errno.ETOOMANYREFS:  # too many descriptors under way
+            if self._blocked:
+                self._loop.remove_writer(self._sock)
+                self._blocked = False
+            if not self._push():
+                return  # reading will find the channel at its end
+            if self._outbox:
+                self._flushing = True
+                if self._crowded:
                     self._loop.call_later(0.01, self._flush)
-                    return
-                self._end(f"writing failed: {exc.strerror}")
-        self._flushing = False
+                else:
+                    self._loop.add_writer(self._sock, self._flush)
+                    self._blocked = True
+        if self._queued <= _HIGH_WATER // 2:
+            self._room.set()
+
+    def _push(self) -> bool:
+        """Send as much as the socket takes; ``False`` if it takes nothing any more."""
+        self._crowded = False
+        try:
+            while self._outbox:
+                self._sent(self._send_some())
+        except (BlockingIOError, InterruptedError):
+            pass
+        except OSError as exc:
+            # Too many descriptors under way is the one error that passes.
+            self._crowded = exc.errno == errno.ETOOMANYREFS
+            return self._crowded
+        return True
 
     def _send_some(self) -> int:
         first, parcel = self._outbox[0]
@@ -214,8 +246,6 @@ class Channel:
 
     def _sent(self, count: int) -> None:
         self._queued -= count
-        if self._queued <= _HIGH_WATER // 2:
-            self._room.set()
         while count:
             frame, parcel = self._outbox.popleft()
             if len(frame) > count:

@@ -22,7 +22,7 @@ from agentix.wire.frames import (
     split_body,
 )
 from agentix.wire.messages import Failure, Value
-from agentix.wire.protocol import PROTOCOL, PROTOCOL_HEADER
+from agentix.wire.protocol import CONTENT_TYPE, PROTOCOL
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Sequence
@@ -60,7 +60,9 @@ class Connection:
             raise RuntimeError(f"the client of {self._url.text} is closed")
         if self._session is None:
             import aiohttp
+            from yarl import URL
 
+            self._call_url = URL(f"{self._url.base}/call")
             # No limit: a call that waits for a connection would count as running. Proxies are for
             # the network; a runtime is never behind one.
             connector: aiohttp.BaseConnector
@@ -70,14 +72,13 @@ class Connection:
                 )
             else:
                 connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE)
-            headers = {PROTOCOL_HEADER: str(PROTOCOL)}
+            headers = {"Content-Type": CONTENT_TYPE}
             if self._token is not None:
                 headers["Authorization"] = f"Bearer {self._token}"
             self._session = aiohttp.ClientSession(
-                self._url.base,
                 connector=connector,
                 headers=headers,
-                skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent", "Content-Type"),
+                skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
                 cookie_jar=aiohttp.DummyCookieJar(),
                 timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
                 trust_env=False,
@@ -113,7 +114,7 @@ class Connection:
             data = _stream(prefix, parts)
         try:
             async with session.post(
-                "/call", data=data, headers=headers, allow_redirects=False
+                self._call_url, data=data, headers=headers, allow_redirects=False
             ) as response:
                 if response.status != 200:
                     await self._refused(response, target)
@@ -133,7 +134,7 @@ class Connection:
         try:
             async with (
                 asyncio.timeout(_HEALTH_TIMEOUT),
-                session.get("/health", allow_redirects=False) as response,
+                session.get(f"{self._url.base}/health", allow_redirects=False) as response,
             ):
                 if response.status != 200:
                     await self._refused(response, "health")
@@ -173,10 +174,9 @@ class Connection:
             reason = "the client was closed"
         elif isinstance(exc, TimeoutError):
             reason = "it does not accept connections"
-        elif (system := getattr(exc, "os_error", exc)) and getattr(system, "strerror", None):
-            reason = system.strerror
         else:
-            reason = str(exc) or type(exc).__name__
+            system = getattr(exc, "os_error", exc)  # without aiohttp's words around it
+            reason = getattr(system, "strerror", None) or str(exc) or type(exc).__name__
         raise self._error(target, "RuntimeUnreachable", reason) from exc
 
     def _error(self, target: str, kind: str, reason: str) -> RuntimeUnreachable:

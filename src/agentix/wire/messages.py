@@ -12,7 +12,6 @@ and within its bound, nothing besides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar, get_args, overload
@@ -30,6 +29,8 @@ from agentix.wire.protocol import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agentix.wire.frames import Buffer
 
 Form: TypeAlias = Literal["values", "pickle"]
@@ -95,62 +96,72 @@ Message: TypeAlias = Call | Cancel | Ready | Value | Failure
 A = TypeVar("A", bound=Message)
 B = TypeVar("B", bound=Message)
 C = TypeVar("C", bound=Message)
-_Check: TypeAlias = Callable[[Any], bool]
 
 
-def _text(limit: int, least: int = 0) -> _Check:
-    return lambda value: type(value) is str and least <= len(value) <= limit
+def _text(value: Any, most: int, least: int = 0) -> bool:
+    return type(value) is str and least <= len(value) <= most
 
 
-def _number(least: int, most: int) -> _Check:
-    return lambda value: type(value) is int and least <= value <= most
+def _number(value: Any, least: int, most: int) -> bool:
+    return type(value) is int and least <= value <= most
 
 
 def _segments(value: Any) -> bool:
+    if type(value) is not tuple or not 1 <= len(value) <= MAX_BUFFERS + 1:
+        return False
+    return all(_number(length, 0, MAX_PAYLOAD) for length in value) and sum(value) <= MAX_PAYLOAD
+
+
+def _call(call_id: Any, target: Any, form: Any, limit: Any, segments: Any) -> bool:
     return (
-        type(value) is tuple
-        and 1 <= len(value) <= MAX_BUFFERS + 1
-        and all(type(length) is int and length >= 0 for length in value)
-        and sum(value) <= MAX_PAYLOAD
+        _text(call_id, MAX_ID, 1)
+        and _text(target, MAX_TARGET, 1)
+        and form in _FORMS
+        and _number(limit, 0, MAX_PAYLOAD)
+        and _segments(segments)
+    )
+
+
+def _cancel(call_id: Any) -> bool:
+    return _text(call_id, MAX_ID, 1)
+
+
+def _ready(protocol: Any) -> bool:
+    return _number(protocol, 0, 1 << 31)
+
+
+def _value(call_id: Any, form: Any, kinds: Any, segments: Any) -> bool:
+    return (
+        _text(call_id, MAX_ID, 1)
+        and form in _FORMS
+        and _text(kinds, MAX_BUFFERS)
+        and not kinds.strip("ab")
+        and _segments(segments)
+        and len(kinds) == len(segments) - 1
+    )
+
+
+def _failure(
+    call_id: Any, kind: Any, name: Any, message: Any, traceback: Any, returncode: Any
+) -> bool:
+    return (
+        _text(call_id, MAX_ID, 1)
+        and kind in _KINDS
+        and _text(name, MAX_TARGET)
+        and _text(message, MAX_TEXT)
+        and _text(traceback, MAX_TEXT)
+        and (returncode is None or _number(returncode, -(1 << 31), 1 << 31))
     )
 
 
 _FORMS: Final = frozenset(get_args(Form))
 _KINDS: Final = frozenset(get_args(FailureKind))
-_ID: Final = _text(MAX_ID, least=1)
-_CHECKS: Final[dict[str, tuple[type[Message], tuple[_Check, ...]]]] = {
-    "call": (
-        Call,
-        (
-            _ID,
-            _text(MAX_TARGET, least=1),
-            _FORMS.__contains__,
-            _number(0, MAX_PAYLOAD),
-            _segments,
-        ),
-    ),
-    "cancel": (Cancel, (_ID,)),
-    "ready": (Ready, (_number(0, 1 << 31),)),
-    "value": (
-        Value,
-        (
-            _ID,
-            _FORMS.__contains__,
-            lambda kinds: _text(MAX_BUFFERS)(kinds) and set(kinds) <= {"a", "b"},
-            _segments,
-        ),
-    ),
-    "failure": (
-        Failure,
-        (
-            _ID,
-            _KINDS.__contains__,
-            _text(MAX_TARGET),
-            _text(MAX_TEXT),
-            _text(MAX_TEXT),
-            lambda code: code is None or _number(-(1 << 31), 1 << 31)(code),
-        ),
-    ),
+_CHECKS: Final[dict[str, tuple[type[Message], Callable[..., bool]]]] = {
+    "call": (Call, _call),
+    "cancel": (Cancel, _cancel),
+    "ready": (Ready, _ready),
+    "value": (Value, _value),
+    "failure": (Failure, _failure),
 }
 
 
@@ -181,18 +192,14 @@ def load(head: Buffer, *expected: type[Any]) -> Any:
     if len(head) > MAX_HEAD:
         raise MalformedError(f"a message of {len(head):,} bytes is longer than {MAX_HEAD:,}")
     try:
-        array = msgpack.unpackb(head, use_list=False, unicode_errors="surrogatepass")
-        tag, *values = array
-        cls, checks = _CHECKS[tag]
-        valid = len(values) == len(checks) and all(
-            check(value) for check, value in zip(checks, values, strict=True)
-        )
+        tag, *values = msgpack.unpackb(head, use_list=False, unicode_errors="surrogatepass")
+        cls, valid = _CHECKS[tag]
+        if cls not in expected or not valid(*values):
+            raise MalformedError(f"a message {tag!r} is not valid here")
     except (ValueError, TypeError, KeyError, msgpack.UnpackException) as exc:
+        if isinstance(exc, MalformedError):
+            raise
         raise MalformedError("the bytes are not a message") from exc
-    if not valid or cls not in expected:
-        raise MalformedError(f"a message {tag!r} is not valid here")
-    if cls is Value and len(values[2]) != len(values[3]) - 1:
-        raise MalformedError("a value does not describe its buffers")
     return cls(*values)
 
 

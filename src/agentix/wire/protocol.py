@@ -6,8 +6,8 @@ from typing import Final
 
 PROTOCOL = 1
 
-PROTOCOL_HEADER: Final = "Agentix-Protocol"
-"""Sent with every request; a runtime of another version refuses and names its own."""
+CONTENT_TYPE: Final = f"application/vnd.agentix.v{PROTOCOL}"
+"""The type of a call's body; a runtime of another version refuses it and names its own."""
 
 MAX_HEAD: Final = 1 << 20
 """Bytes of one encoded message without its payload."""

@@ -21,9 +21,9 @@ from aiohttp import web
 
 from agentix.wire import messages
 from agentix.wire.errors import MalformedError
-from agentix.wire.frames import PREFIX, body_head_size, body_prefix, payload_size
+from agentix.wire.frames import PREFIX, body_head_size, body_prefix, payload_size, split_body
 from agentix.wire.messages import Call
-from agentix.wire.protocol import MAX_HEAD, MAX_INLINE, MAX_PAYLOAD, PROTOCOL, PROTOCOL_HEADER
+from agentix.wire.protocol import CONTENT_TYPE, MAX_HEAD, MAX_INLINE, MAX_PAYLOAD, PROTOCOL
 from agentix_runtime.parcel import Parcel
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ class Server:
         method, path = request.method, request.path
         if method == "GET" and path == "/health":
             return web.json_response(self._about | {"worker": {"pid": self._supervisor.worker_pid}})
-        if request.headers.get(PROTOCOL_HEADER) != str(PROTOCOL):
-            return web.json_response(self._about, status=426)
-        try:
-            if method == "POST" and path == "/call":
+        if method == "POST" and path == "/call":
+            if request.headers.get("Content-Type") != CONTENT_TYPE:
+                return web.json_response(self._about, status=426)
+            try:
                 return await self._call(request)
-        except MalformedError as exc:
-            return web.Response(status=400, text=f"{exc}\n")
+            except MalformedError as exc:
+                return web.Response(status=400, text=f"{exc}\n")
         if method == "DELETE" and path.startswith("/call/"):
             found = self._supervisor.cancel(path.removeprefix("/call/"))
             return web.Response(status=204 if found else 404)
@@ -86,12 +86,19 @@ class Server:
 async def _receive(request: web.BaseRequest) -> tuple[bytes, Call, Payload]:
     """Read a call: a short payload into memory of this process, a long one into shared memory."""
     content = request.content
+    payload: Payload
     try:
+        if (request.content_length or _LARGEST_BODY) <= PREFIX.size + MAX_INLINE:
+            head, payload = split_body(await request.read())
+            call = messages.load(head, Call)
+            if len(payload) != payload_size(call.segments):
+                raise MalformedError("the body is not as long as its message says")
+            return head, call, payload
         head = await content.readexactly(body_head_size(await content.readexactly(PREFIX.size)))
         call = messages.load(head, Call)
         size = payload_size(call.segments)
         if size <= MAX_INLINE:
-            payload: Payload = await content.readexactly(size)
+            payload = await content.readexactly(size)
         else:
             payload = await _receive_parcel(content, size)
     except asyncio.IncompleteReadError as exc:

@@ -21,12 +21,19 @@ _KEEP_ALIVE: Final = 3600.0
 """Longer than any client keeps an idle connection, so that none is closed under a request."""
 
 
-async def serve(endpoint: Endpoint, secret: str, limits: Limits, worker: Spawned) -> None:
-    """Serve until SIGTERM or SIGINT, then end everything that runs here, in bounded time."""
+async def serve(
+    endpoint: Endpoint, secret: str, limits: Limits, worker: Spawned, owner: int | None = None
+) -> None:
+    """Serve until SIGTERM or SIGINT, then end everything that runs here, in bounded time.
+
+    *owner* is a descriptor that ends, unread, when whoever wanted this sandbox is gone.
+    """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
+    if owner is not None:
+        loop.add_reader(owner, stop.set)
     reaper = Reaper(loop)
     supervisor = Supervisor(reaper, limits, worker)
     reaper.reap()  # the worker may have ended before anybody listened
@@ -44,6 +51,8 @@ async def serve(endpoint: Endpoint, secret: str, limits: Limits, worker: Spawned
     try:
         await stop.wait()
     finally:
+        if owner is not None:
+            loop.remove_reader(owner)
         listener.close()
         await supervisor.close()
         await http.shutdown(timeout=1.0)

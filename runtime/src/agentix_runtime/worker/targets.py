@@ -31,12 +31,13 @@ class Targets:
 
     def __init__(self) -> None:
         self._imported: dict[str, ModuleType] = {}
+        self._known: dict[str, Target] = {}
 
     def loaded(self, name: str) -> Target | None:
         """Find a function whose module is known to be imported whole."""
         module, _, qualname = name.partition("::")
         found = self._imported.get(module)
-        return _walk(found, qualname) if found is not None else None
+        return self._target(name, found, qualname) if found is not None else None
 
     def load(self, name: str) -> Target:
         """Find a function, importing its module; may take long, so not for the loop.
@@ -53,12 +54,21 @@ class Targets:
             raise TargetError(
                 f"the bundle has no module {exc.name}; if it belongs to the project, {_REBUILD}"
             ) from exc
-        target = _walk(found, qualname)
+        target = self._target(name, found, qualname)
         self._imported[module] = found
         return target
 
+    def _target(self, name: str, module: ModuleType, qualname: str) -> Target:
+        """Look a function up each time, as an import would; inspect it only when it is another."""
+        function = _walk(module, qualname)
+        known = self._known.get(name)
+        if known is None or known.function is not function:
+            is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
+            known = self._known[name] = Target(function, is_async)
+        return known
 
-def _walk(module: ModuleType, qualname: str) -> Target:
+
+def _walk(module: ModuleType, qualname: str) -> Callable[..., Any]:
     found: Any = module
     for part in qualname.split("."):
         try:
@@ -69,7 +79,6 @@ def _walk(module: ModuleType, qualname: str) -> Target:
                 f"another version of the project; {_REBUILD}"
             ) from None
     if not callable(found):
-        raise TargetError(
-            f"the bundle's {module.__name__}.{qualname} is not a function; {_REBUILD}"
-        )
-    return Target(found, inspect.iscoroutinefunction(inspect.unwrap(found)))
+        raise TargetError(f"{module.__name__}.{qualname} is no function in the bundle; {_REBUILD}")
+    function: Callable[..., Any] = found
+    return function

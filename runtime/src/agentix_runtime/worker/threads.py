@@ -10,81 +10,67 @@ import contextlib
 import queue
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 if TYPE_CHECKING:
-    import asyncio
     from collections.abc import Callable
 
 _MOST: Final = 1024
 _IDLE: Final = 60.0
 
-_Job: TypeAlias = tuple["Callable[[], Any]", "asyncio.Future[Any]"]
+Job: TypeAlias = "Callable[[], None]"
 
 
 class Threads:
-    """Runs functions in threads for one event loop; only that loop's thread may call ``run``.
+    """Runs jobs in threads. One thread alone gives them out; a job must not raise."""
 
-    ``discard`` is given the results that nobody waits for any more.
-    """
+    def __init__(self) -> None:
+        self._idle: list[queue.SimpleQueue[Job]] = []
+        self._all: set[int] = set()
+        self._waiting: deque[Job] = deque()
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, discard: Callable[[Any], None]) -> None:
-        self._loop = loop
-        self._discard = discard
-        self._idle: list[queue.SimpleQueue[_Job]] = []
-        self._waiting: deque[_Job] = deque()
-        self._count = 0
-
-    def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
-        """Run a function in a thread. It must not raise: what it returns is the result."""
-        future: asyncio.Future[Any] = self._loop.create_future()
-        job = (function, future)
+    def run(self, job: Job) -> None:
+        """Run a job in a thread, or raise RuntimeError if the sandbox cannot have a single one."""
         try:
             self._idle.pop().put(job)
         except IndexError:
             self._grow(job)
-        return future
 
-    def _grow(self, job: _Job) -> None:
-        if self._count < _MOST:
-            inbox: queue.SimpleQueue[_Job] = queue.SimpleQueue()
+    def _grow(self, job: Job) -> None:
+        if len(self._all) < _MOST:
+            inbox: queue.SimpleQueue[Job] = queue.SimpleQueue()
             inbox.put(job)
             thread = threading.Thread(
-                target=self._work, args=(inbox,), name=f"agentix-call-{self._count}", daemon=True
+                target=self._work, args=(inbox,), name=f"agentix-{len(self._all)}", daemon=True
             )
             try:
                 thread.start()
             except RuntimeError:  # the sandbox may have no more threads
-                if self._count == 0:
+                if not self._all:
                     raise
             else:
-                self._count += 1
+                self._all.add(id(inbox))
                 return
         self._waiting.append(job)
+        # One may have become idle just before it could have seen this job.
+        with contextlib.suppress(IndexError):
+            self._idle.pop().put(self._waiting.popleft())
 
-    def _work(self, inbox: queue.SimpleQueue[_Job]) -> None:
+    def _work(self, inbox: queue.SimpleQueue[Job]) -> None:
         while True:
             try:
-                function, future = inbox.get(timeout=_IDLE)
+                job = inbox.get(timeout=_IDLE)
             except queue.Empty:
                 with contextlib.suppress(ValueError):
                     self._idle.remove(inbox)
-                    self._count -= 1
+                    self._all.discard(id(inbox))
                     return
                 continue  # a job is on its way
             while True:
-                result = function()
-                self._loop.call_soon_threadsafe(self._deliver, future, result)
-                # Hold nothing of the last call while waiting for the next one.
-                del function, future, result
+                job()
+                del job  # hold nothing of a call while waiting for the next one
                 try:
-                    function, future = self._waiting.popleft()
+                    job = self._waiting.popleft()
                 except IndexError:
                     break
             self._idle.append(inbox)
-
-    def _deliver(self, future: asyncio.Future[Any], result: Any) -> None:
-        if future.done():
-            self._discard(result)
-        else:
-            future.set_result(result)

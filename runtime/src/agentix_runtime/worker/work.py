@@ -30,22 +30,29 @@ from agentix_runtime.worker.threads import Threads
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Awaitable
+    from collections.abc import Coroutine
 
 _GRACE: Final = 0.5
 """How long calls may take to clean up once the server is gone."""
 
+_GONE: Final = object()
+
 
 class Worker:
-    """Answers each call that arrives on the channel exactly once."""
+    """Answers each call that arrives on the channel exactly once.
+
+    Whoever takes a call out of ``_running`` answers it: the thread or task that has its outcome, or
+    the loop when it is cancelled first. Taking is one step, so there is one answer.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self._loop = asyncio.get_running_loop()
         self._targets = Targets()
-        self._threads = Threads(self._loop, discard)
+        self._threads = Threads()
         self._context = contextvars.copy_context()
-        self._running: dict[str, asyncio.Task[None]] = {}
-        self._ending: set[asyncio.Task[None]] = set()
+        # A task, or None while the call is in a thread, which cannot be interrupted.
+        self._running: dict[str, asyncio.Task[None] | None] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         self.ended = asyncio.Event()
         self._channel = Channel(sock, self._receive, self._lost)
         self._channel.send(messages.dump(Ready(PROTOCOL)))
@@ -53,113 +60,148 @@ class Worker:
     def _receive(self, head: bytes, payload: Payload | None) -> None:
         message = messages.load(head, Call, Cancel)
         if isinstance(message, Cancel):
-            if (task := self._running.get(message.id)) is not None:
-                task.cancel()
-            return
-        self._running[message.id] = self._loop.create_task(
-            self._answer(message, opened(payload)), context=self._context.copy()
-        )
+            self._cancel(message.id)
+        else:
+            self._begin(message, opened(payload))
+
+    def _begin(self, call: Call, memory: Memory) -> None:
+        self._running[call.id] = None
+        context = self._context.copy()
+        try:
+            target = self._targets.loaded(call.target)
+            if target is not None and target.is_async:
+                self._spawn(call, _call(call, memory, target), context)
+            else:
+                # Importing a module may take seconds and run anything: not here.
+                self._threads.run(functools.partial(self._work, call, memory, target, context))
+        except TargetError as exc:
+            self._answer(call.id, failed(refusal(call.id, "TargetError", str(exc))))
+        except RuntimeError as exc:
+            self._answer(call.id, failed(refusal(call.id, "RuntimeError", str(exc))))
+
+    def _cancel(self, call_id: str) -> None:
+        running = self._running.get(call_id, _GONE)
+        if isinstance(running, asyncio.Task):
+            running.cancel()
+        elif running is None:
+            self._answer(call_id, failed(failure_of(call_id, asyncio.CancelledError())))
+
+    def _answer(self, call_id: str, outcome: Outcome) -> None:
+        """Send a call's outcome, unless it has been answered."""
+        if self._running.pop(call_id, _GONE) is _GONE:
+            discard(outcome)
+        else:
+            self._channel.send(*outcome)
 
     def _lost(self, reason: str) -> None:
         """Without a server there is nobody to work for."""
-        self._ending.add(self._loop.create_task(self._end(), context=self._context.copy()))
+        task = self._loop.create_task(self._end())
+        self._tasks.add(task)
 
     async def _end(self) -> None:
-        tasks = list(self._running.values())
+        tasks = [task for task in self._running.values() if task is not None]
         for task in tasks:
             task.cancel()
         if tasks:
             await asyncio.wait(tasks, timeout=_GRACE)
         self.ended.set()
 
-    async def _answer(self, call: Call, memory: Memory) -> None:
-        try:
-            outcome = await self._outcome(call, memory)
-        except BaseException as error:
-            outcome = failed(failure_of(call.id, error))
-        # From here on it has ended: cancelling comes too late.
-        del self._running[call.id]
-        await self._channel.room()
-        self._channel.send(*outcome)
+    # In a thread
 
-    async def _outcome(self, call: Call, memory: Memory) -> Outcome:
+    def _work(
+        self, call: Call, memory: Memory, target: Target | None, context: contextvars.Context
+    ) -> None:
+        """Answer a call, or pass the coroutine on that turned out to be in it."""
+        outcome = context.run(self._outcome, call, memory, target)
+        if isinstance(outcome, tuple):
+            self._answer(call.id, outcome)
+        else:
+            self._loop.call_soon_threadsafe(self._spawn, call, outcome, context)
+
+    def _outcome(
+        self, call: Call, memory: Memory, target: Target | None
+    ) -> Outcome | Coroutine[Any, Any, Any]:
+        """Run a function, from its arguments to its packed result."""
         try:
-            target = self._targets.loaded(call.target)
-            if target is None:
-                # Importing a module may take seconds, and run anything.
-                target = await self._threads.run(functools.partial(self._load, call.target))
-                if not isinstance(target, Target):
-                    raise target
+            target = target or self._targets.load(call.target)
         except TargetError as exc:
             return failed(refusal(call.id, "TargetError", str(exc)))
-        if target.is_async:
-            return await self._run_here(call, memory, target)
-        run = functools.partial(_run, call, memory, target)
-        ran = await self._threads.run(functools.partial(contextvars.copy_context().run, run))
-        # A decorated coroutine function may look like an ordinary one until it is called.
-        return ran if isinstance(ran, tuple) else await self._finish(call, ran)
+        except BaseException as error:  # the module's own code may raise anything
+            return failed(failure_of(call.id, error))
+        return _call(call, memory, target) if target.is_async else _run(call, memory, target)
 
-    def _load(self, name: str) -> Target | BaseException:
-        try:
-            return self._targets.load(name)
-        except BaseException as exc:
-            return exc
+    # On the loop
 
-    async def _run_here(self, call: Call, memory: Memory, target: Target) -> Outcome:
-        try:
-            args, kwargs = open_arguments(call, memory)
-        except ArgumentsError as exc:
-            return failed(refusal(call.id, "ArgumentsError", str(exc), exc.__cause__))
-        return await self._finish(call, _awaited(target, args, kwargs))
+    def _spawn(
+        self, call: Call, coroutine: Coroutine[Any, Any, Any], context: contextvars.Context
+    ) -> None:
+        if call.id not in self._running:
+            coroutine.close()  # cancelled on the way here
+            return
+        task = self._loop.create_task(self._finish(call, coroutine), context=context)
+        self._running[call.id] = task
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _finish(self, call: Call, running: Awaitable[Any]) -> Outcome:
+    async def _finish(self, call: Call, coroutine: Coroutine[Any, Any, Any]) -> None:
+        """Await a function's value, and answer with it."""
         try:
-            value = await running
-        except BaseException as error:
+            result = _encode(call, await coroutine)
+        except BaseException as error:  # whatever it is, the worker lives on
             if forks.in_child():
                 forks.leave(error)
-            return failed(failure_of(call.id, error))
-        if forks.in_child():
-            forks.leave(None)
-        try:
-            encoded = Encoded(call, value)
-            if encoded.size <= MAX_INLINE:
-                return encoded.pack()
-        except BaseException as error:
-            return unencodable(call, error)
-        # Copying much would hold up the loop.
-        outcome: Outcome = await self._threads.run(functools.partial(_pack, call, encoded))
-        return outcome
+            result = failed(_failure(call, error))
+        if isinstance(result, tuple):
+            await self._channel.room()
+            self._answer(call.id, result)
+        elif self._running.pop(call.id, _GONE) is not _GONE:
+            # From here on the call has ended: cancelling comes too late. Much is copied elsewhere.
+            job = functools.partial(self._pack_and_send, call, result)
+            self._threads.run(job)
+
+    def _pack_and_send(self, call: Call, encoded: Encoded) -> None:
+        self._channel.send(*_pack(call, encoded))
 
 
-async def _awaited(target: Target, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+async def _call(call: Call, memory: Memory, target: Target) -> Any:
+    args, kwargs = open_arguments(call, memory)
     return await target.function(*args, **kwargs)
 
 
-def _run(call: Call, memory: Memory, target: Target) -> Outcome | Awaitable[Any]:
-    """Run a function in a thread, from its arguments to its packed result."""
+def _run(call: Call, memory: Memory, target: Target) -> Outcome | Coroutine[Any, Any, Any]:
+    """Call a function; one that only looks synchronous gives a coroutine, to be run on the loop."""
     try:
         args, kwargs = open_arguments(call, memory)
-    except ArgumentsError as exc:
-        return failed(refusal(call.id, "ArgumentsError", str(exc), exc.__cause__))
-    try:
         value = target.function(*args, **kwargs)
-    except BaseException as error:
+    except BaseException as error:  # whatever it is, the worker lives on
         if forks.in_child():
             forks.leave(error)
-        return failed(failure_of(call.id, error))
-    if forks.in_child():
-        forks.leave(None)
+        return failed(_failure(call, error))
     if inspect.iscoroutine(value):
         return value
+    result = _encode(call, value)
+    return result if isinstance(result, tuple) else _pack(call, result)
+
+
+def _failure(call: Call, error: BaseException) -> messages.Failure:
+    if isinstance(error, ArgumentsError):
+        return refusal(call.id, "ArgumentsError", str(error), error.__cause__)
+    return failure_of(call.id, error)
+
+
+def _encode(call: Call, value: Any) -> Outcome | Encoded:
+    """Encode a result; a small one is an outcome already."""
+    if forks.in_child():
+        forks.leave(None)
     try:
-        return Encoded(call, value).pack()
-    except BaseException as error:
+        encoded = Encoded(call, value)
+    except BaseException as error:  # it runs the code of the user's objects
         return unencodable(call, error)
+    return _pack(call, encoded) if encoded.size <= MAX_INLINE else encoded
 
 
 def _pack(call: Call, encoded: Encoded) -> Outcome:
     try:
         return encoded.pack()
-    except BaseException as error:
+    except (OSError, MemoryError, TypeError) as error:
         return unencodable(call, error)
