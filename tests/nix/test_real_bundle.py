@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.nix, pytest.mark.bubblewrap, pytest.mark.slow]
 REPOSITORY = Path(__file__).parents[2]
 HOST = platforms.current().name
+PYTHON = {"debian-12": "3.11", "debian-13": "3.13"}
 LOADER = {"linux/amd64": "/lib64/ld-linux-x86-64.so.2", "linux/arm64": "/lib/ld-linux-aarch64.so.1"}
 
 # A backend inside the project, as a stand-in for those that come as wheels.
@@ -89,6 +90,11 @@ class Workshop:
     make_wheel: Callable[..., Path]
     lock: dict[str, Any]
 
+    @property
+    def toolchain(self) -> str:
+        """The name of the toolchain that the lock asks for."""
+        return str(self.lock["toolchain"])
+
     def add(self, name: str, files: Mapping[str, bytes | str], **options: Any) -> None:
         """Make a wheel, lock it and put it into the store."""
         wheel = self.make_wheel(self.folder / "wheels", name, files, **options)
@@ -124,13 +130,15 @@ def build(plan: Path) -> Path:
     return nix.build(REPOSITORY / "nix/build.nix", {"plan": str(plan)})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="module", params=["debian-12", "debian-13"])
 def workshop(
+    request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
     make_wheel: Callable[..., Path],
     toolchain: Callable[[str, str], Path],
 ) -> Workshop:
-    root = toolchain("debian-12", HOST)
+    name = request.param
+    root = toolchain(name, HOST)
     hello = load(REPOSITORY / "examples/hello-world/bundle.lock")
     debs = {
         file: hello.artifacts[file].model_dump(mode="json", exclude_none=True)
@@ -144,8 +152,8 @@ def workshop(
             "name": "sample",
             "version": "1.0",
             "inputs": "",
-            "toolchain": "debian-12",
-            "python": "3.11",
+            "toolchain": name,
+            "python": PYTHON[name],
             "system": ["jq"],
             "artifacts": dict(debs),
             "platforms": {HOST: {"wheels": [], "system": sorted(debs)}},
@@ -223,13 +231,16 @@ def test_a_bundle_runs_where_there_is_nothing(bundle: Path) -> None:
     }
 
 
-def test_its_closure_holds_what_runs_and_nothing_that_built(bundle: Path) -> None:
+def test_its_closure_holds_what_runs_and_nothing_that_built(
+    workshop: Workshop, bundle: Path
+) -> None:
     names = sorted(entry.path.name[33:] for entry in nix.closure(bundle))
     wheels = ("agentix", "agentix_runtime", "space_one", "space_two", "inward", "outward")
     assert names == sorted(
         [
             *(f"{name}-1.0" for name in (*wheels, "program", "task")),
-            *("bundle", "busybox", "debian-12-python-3.11", "environment", "tools"),
+            *("bundle", "busybox", "environment", "tools"),
+            f"{workshop.toolchain}-python-{PYTHON[workshop.toolchain]}",
         ]
     )
 
