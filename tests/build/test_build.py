@@ -252,22 +252,24 @@ def test_two_builds_at_once_both_succeed(root: Path) -> None:
     ]
 
 
-def test_an_edit_during_the_build_is_not_forgotten(
+def test_what_was_edited_during_a_build_is_not_taken_for_what_it_was(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    export = realise._export
+    source = root / "tiny_job.py"
+    text = source.read_text()
+    build = realise._build
 
-    def edit_and_export(*arguments: object) -> object:
-        (root / "tiny_job.py").write_text("late = 1\n")
-        return export(*arguments)  # type: ignore[arg-type]
+    def edit_and_build(*arguments: object) -> Path:
+        source.write_text("late = 1\n")
+        return build(*arguments)  # type: ignore[arg-type]
 
     with monkeypatch.context() as patch:
-        patch.setattr(realise, "_export", edit_and_export)
-        first = build_bundle(root)
-    second = build_bundle(root)
-    assert not second.cached
-    assert second.sha256 != first.sha256
-    assert b"late = 1" in tar_text(second)
+        patch.setattr(realise, "_build", edit_and_build)
+        assert b"late = 1" in tar_text(build_bundle(root))
+    source.write_text(text)  # as it was when that build began
+    again = build_bundle(root)
+    assert not again.cached
+    assert b"late = 1" not in tar_text(again)
 
 
 # Failing
