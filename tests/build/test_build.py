@@ -437,7 +437,7 @@ def test_offline_with_an_artifact_missing_names_it(root: Path) -> None:
     (root / "bundle.lock").write_text(json.dumps(lock))
     with pytest.raises(FetchError) as caught:
         build_bundle(root, offline=True)
-    assert f"1 artifacts are not in the Nix store, and offline nothing is fetched: {name}" in str(
+    assert f"1 artifact is not in the Nix store, and offline nothing is fetched: {name}" in str(
         caught.value
     )
 

@@ -167,8 +167,9 @@ def _alone(downloads: Path) -> Iterator[None]:
 def _offline(wanted: Sequence[Needed], project: Path) -> str:
     names = ", ".join(file.file for file in wanted[:_NAMED])
     more = f" and {len(wanted) - _NAMED} more" if len(wanted) > _NAMED else ""
+    what = "1 artifact is" if len(wanted) == 1 else f"{len(wanted)} artifacts are"
     return (
-        f"{len(wanted)} artifacts are not in the Nix store, and offline nothing is fetched: "
+        f"{what} not in the Nix store, and offline nothing is fetched: "
         f"{names}{more}; run `agentix fetch {project}` with a network"
     )
 

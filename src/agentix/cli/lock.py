@@ -12,7 +12,7 @@ def command(
     words: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[PATH] [NAME]...",
+            metavar="PATH|NAME",
             help="The project's folder, and with --upgrade the packages to take anew.",
         ),
     ] = None,
