@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -33,15 +34,23 @@ pytestmark = pytest.mark.bubblewrap
 
 
 def processes(needle: str) -> list[str]:
-    """Return the command lines of all processes that mention *needle*."""
+    """Return the processes whose command line mentions *needle*."""
+    return _holding("cmdline", needle)
+
+
+def mounters(needle: str) -> list[str]:
+    """Return the processes that see something mounted whose name has *needle* in it."""
+    return _holding("mountinfo", needle)
+
+
+def _holding(name: str, needle: str) -> list[str]:
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if needle.encode() in (folder / name).read_bytes():
+                found.append((folder / "cmdline").read_text(errors="replace"))
         except OSError:
-            continue
-        if needle in line:
-            found.append(line)
+            continue  # it has ended
     return found
 
 
@@ -361,6 +370,42 @@ async def test_a_sandbox_does_not_outlive_its_owner_that_was_killed(bundle: Path
         while Path(f"/proc/{facts['first']['pid']}").exists():
             await asyncio.sleep(0.005)
     await BubblewrapProvider().delete(sandbox_id)
+
+
+KILLED_EARLY = """
+    import asyncio, os, signal, sys, time
+    from agentix import SandboxConfig
+    from agentix.provider.bubblewrap import BubblewrapProviderConfig
+    provider = BubblewrapProviderConfig(program=sys.argv[2]).to_provider()
+    config = SandboxConfig(image="host", bundle=sys.argv[1], env={"STUB": "never"})
+    for number in range(60):
+        owner = os.fork()
+        if owner == 0:
+            asyncio.run(provider.create(config))
+        time.sleep(number / 1000)
+        os.kill(owner, signal.SIGKILL)
+        os.waitpid(owner, 0)
+"""
+
+
+async def test_an_owner_killed_while_a_sandbox_is_made_leaves_no_process(
+    bundle: Path, base: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "mine" / "bwrap"  # a name that no other test's processes have
+    program.parent.mkdir()
+    program.symlink_to(find_program())
+
+    def alive() -> list[str]:
+        return processes(str(program)) + mounters(str(bundle))
+
+    code = python(KILLED_EARLY, str(bundle), str(program))
+    killed = await asyncio.create_subprocess_exec(*code)
+    assert await killed.wait() == 0
+    async with asyncio.timeout(20):
+        while alive():
+            await asyncio.sleep(0.02)
+    for folder in base.iterdir():  # which the next `sandbox prune` would find
+        shutil.rmtree(folder)
 
 
 async def test_limits_that_cannot_be_enforced_are_refused(bundle: Path) -> None:

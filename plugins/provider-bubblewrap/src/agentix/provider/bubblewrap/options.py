@@ -26,7 +26,7 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 _ISOLATION = (
     *("--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
     *("--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
-    *("--die-with-parent", "--new-session"),
+    "--new-session",
 )
 # A sandbox of root's is still root's to the kernel where that asks for a number only, as the
 # files below /proc/sys do. The same places are closed in containers.

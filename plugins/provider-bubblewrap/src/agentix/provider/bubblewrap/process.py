@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 from contextlib import suppress
@@ -18,9 +17,6 @@ if TYPE_CHECKING:
 
     from agentix.provider.output import OutputTail
 
-_CLONE_BOUND = 20.0  # seconds until bubblewrap must have made its namespaces
-_MAX_INFO = 64 * 1024
-
 # Those that this process started, for as long as they live.
 _started: WeakValueDictionary[ProcessRef, SandboxProcess] = WeakValueDictionary()
 
@@ -30,8 +26,8 @@ class SandboxProcess(asyncio.SubprocessProtocol):
 
     def __init__(self, tail: OutputTail) -> None:
         self.tail = tail
-        self.processes: SandboxProcesses | None = None
         self._transport: asyncio.SubprocessTransport | None = None
+        self._itself: ProcessRef | None = None
         self._gone: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
     @classmethod
@@ -40,11 +36,9 @@ class SandboxProcess(asyncio.SubprocessProtocol):
     ) -> SandboxProcess:
         """Start *command* in the sandbox that *options* describe; *tail* gets what it prints.
 
-        ``processes`` of the result is None when bubblewrap ended at once. The options go through a
-        descriptor, since other users can read a command line. Do not cancel this: see
-        :meth:`kill`.
+        The options go through a descriptor, since other users can read a command line. Do not
+        cancel this: asyncio would kill bubblewrap alone, see :meth:`kill`.
         """
-        listen, info = os.pipe2(os.O_CLOEXEC)
         file = os.memfd_create("bubblewrap-options", os.MFD_CLOEXEC)
         try:
             with os.fdopen(os.dup(file), "wb") as content:
@@ -53,55 +47,26 @@ class SandboxProcess(asyncio.SubprocessProtocol):
             _, process = await asyncio.get_running_loop().subprocess_exec(
                 lambda: cls(tail),
                 str(program),
-                *("--args", str(file), "--info-fd", str(info)),
-                *("--", *command),
-                stdin=asyncio.subprocess.DEVNULL,
+                *("--args", str(file), "--", *command),
+                stdin=asyncio.subprocess.PIPE,  # nothing is written; its end is the message
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
-                pass_fds=(file, info),
+                pass_fds=(file,),
                 start_new_session=True,  # Ctrl-C is for the host program; sandboxes end in order
                 env={},  # the sandbox has what the options set, and nothing of the host's
                 cwd="/",
             )
-        except BaseException:
-            os.close(listen)
-            raise
         finally:
             os.close(file)
-            os.close(info)
-        try:
-            async with asyncio.timeout(_CLONE_BOUND):
-                found = process.processes = await process._identify(listen)
-            if found is not None:
-                _started[found.bubblewrap] = process
-        except BaseException:
-            process.kill()
-            raise
         return process
 
-    async def _identify(self, descriptor: int) -> SandboxProcesses | None:
-        reader = asyncio.StreamReader()
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(descriptor, "rb", 0)
-        )
-        try:
-            content = await reader.read(_MAX_INFO)
-            while content and not content.rstrip().endswith(b"}"):
-                more = await reader.read(_MAX_INFO)
-                content = content + more if more else b""
-        finally:
-            transport.close()
-        if not content or self._transport is None:
-            return None
-        with suppress(ProcessLookupError):
-            first = ProcessRef.of(json.loads(content)["child-pid"])
-            return SandboxProcesses(first, ProcessRef.of(self._transport.get_pid()))
-        return None
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Remember the transport; asyncio calls this before anything else."""
+        """Remember the process; asyncio calls this before anything else."""
         assert isinstance(transport, asyncio.SubprocessTransport)  # noqa: S101
         self._transport = transport
+        with suppress(ProcessLookupError):
+            self._itself = ProcessRef.of(transport.get_pid())
+            _started[self._itself] = self
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         """Keep the end of what the sandbox prints."""
@@ -115,6 +80,11 @@ class SandboxProcess(asyncio.SubprocessProtocol):
             self._gone.set_result(-signal.SIGKILL if code is None else code)
         self._transport.close()
 
+    def processes(self) -> SandboxProcesses | None:
+        """Return the processes of a sandbox that answers; None when it has ended."""
+        below = self._itself.children() if self._itself else []
+        return SandboxProcesses(below[0], self._itself) if below and self._itself else None
+
     async def ended(self) -> str:
         """Return how it ended, once it has and all its output was read."""
         code = await asyncio.shield(self._gone)
@@ -123,15 +93,21 @@ class SandboxProcess(asyncio.SubprocessProtocol):
             return f"killed by {signal.Signals(number).name}"
         return f"exit status {code}"
 
+    async def kill(self) -> None:
+        """End it, and with it whatever runs in the sandbox, however far that has come.
+
+        Killed alone while it is at work, bubblewrap leaves a child that waits for it for ever.
+        """
+        if self._itself is not None:
+            await self._itself.freeze()
+            for child in self._itself.children():
+                child.send(signal.SIGKILL)
+            self._itself.send(signal.SIGKILL)
+        await self.ended()
+
     @staticmethod
     async def settled(processes: SandboxProcesses) -> None:
         """Return once this loop, if it started these *processes*, has noticed their end."""
         process = _started.get(processes.bubblewrap)
         if process is not None and process._gone.get_loop() is asyncio.get_running_loop():
             await process.ended()
-
-    def kill(self) -> None:
-        """End it at once, and with it whatever runs in the sandbox."""
-        if self._transport is not None:
-            with suppress(ProcessLookupError):
-                self._transport.kill()

@@ -8,7 +8,7 @@ import signal
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 _POLL = 0.002
 _REAP_BOUND = 2.0
+_FREEZE_BOUND = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,19 +29,19 @@ class ProcessRef:
     @classmethod
     def of(cls, pid: int) -> Self:
         """Return the process that has the number *pid* now; ProcessLookupError when none has."""
-        return cls(pid, _stat(pid)[1])
+        return cls(pid, _stat(pid).started)
 
     def exists(self) -> bool:
         """Tell whether it runs, or has ended and its parent has not noticed."""
         with suppress(ProcessLookupError):
-            return _stat(self.pid)[1] == self.started
+            return _stat(self.pid).started == self.started
         return False
 
     def runs(self) -> bool:
         """Tell whether it has not ended."""
         with suppress(ProcessLookupError):
-            state, started = _stat(self.pid)
-            return started == self.started and state not in "ZX"
+            state = _stat(self.pid)
+            return state.started == self.started and state.letter not in "ZX"
         return False
 
     def send(self, number: signal.Signals) -> None:
@@ -52,6 +53,32 @@ class ProcessRef:
                     signal.pidfd_send_signal(descriptor, number)
             finally:
                 os.close(descriptor)
+
+    def children(self) -> list[ProcessRef]:
+        """Return the processes that it started and that still belong to it."""
+        found = []
+        for pid in self._below():
+            with suppress(ProcessLookupError):
+                state = _stat(pid)
+                if state.parent == self.pid and self.exists():
+                    found.append(ProcessRef(pid, state.started))
+        return found
+
+    def _below(self) -> list[int]:
+        """Return who may be its children: those, or everybody where the kernel does not tell."""
+        try:
+            listed = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+        except OSError:
+            listed = [folder.name for folder in Path("/proc").iterdir()]
+        return [int(name) for name in listed if name.isdecimal()]
+
+    async def freeze(self) -> None:
+        """Stop it where it is, and return when it does nothing more."""
+        self.send(signal.SIGSTOP)
+        with suppress(ProcessLookupError, TimeoutError):
+            async with asyncio.timeout(_FREEZE_BOUND):
+                while _stat(self.pid).letter not in "TtZX" and self.exists():  # noqa: ASYNC110
+                    await asyncio.sleep(_POLL)
 
     async def ended(self) -> None:
         """Return once it has ended, whether or not its parent has noticed."""
@@ -111,11 +138,16 @@ class SandboxProcesses:
                     await asyncio.sleep(_POLL)
 
 
-def _stat(pid: int) -> tuple[str, int]:
-    """Return the state of process *pid*, and when it started."""
+class _State(NamedTuple):
+    letter: str
+    parent: int
+    started: int
+
+
+def _stat(pid: int) -> _State:
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         raise ProcessLookupError(f"no process {pid}") from None
     fields = text.rpartition(")")[2].split()
-    return fields[0], int(fields[19])
+    return _State(fields[0], int(fields[1]), int(fields[19]))

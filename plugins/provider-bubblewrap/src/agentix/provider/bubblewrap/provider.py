@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from agentix.provider.bubblewrap.layout import Mounts
 
 _PREFIX = "bwrap"
-_COMMAND = (*COMMAND, "--unset", "PWD")  # which bubblewrap sets, and engines do not
+# bubblewrap sets PWD; engines do not. Standard input ends when this process does, and that ends the
+# sandbox. Not --die-with-parent: it would kill bubblewrap at work, and leave what waits for it.
+_COMMAND = (*COMMAND, "--unset", "PWD", "--end-with-stdin")
 _BOUND = 30.0  # seconds, beyond the grace that a sandbox is given, to be rid of it
 
 
@@ -99,14 +101,16 @@ class BubblewrapProvider(SandboxProvider):
                 process = await asyncio.shield(starting)
             except OSError as error:
                 raise ProviderError(f"bubblewrap ({program}) cannot be started: {error}") from error
-            if process.processes is not None:
-                folder.record(process.processes.facts())
             await until_ready(
                 folder,
                 death=process.ended,
                 account=lambda: explain(tail.text()) or tail.account(),
                 within=self.config.start_timeout,
             )
+            processes = process.processes()
+            if processes is None:
+                raise ProviderError(f"sandbox {folder.sandbox_id} has ended; {tail.account()}")
+            folder.record(processes.facts())
         return self._handle(folder)
 
     async def delete(self, sandbox_id: SandboxId) -> None:
@@ -178,7 +182,4 @@ class BubblewrapProvider(SandboxProvider):
             process = await starting
         except OSError:
             return  # it never ran; whoever started it has the error
-        if process.processes is not None:
-            await process.processes.stop(grace=0)
-        process.kill()
-        await process.ended()
+        await process.kill()
