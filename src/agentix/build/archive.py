@@ -122,7 +122,7 @@ class Archive:
         Raises LockError when the mirror cannot be reached and nothing verified is in the cache, or
         when something is not what Debian signed.
         """
-        with progress.step(f"Debian's {suite} index") as step:
+        with progress.step("index") as step:
             async with open_session(len(architectures)) as session:
                 release = await self._release(session, suite)
                 sums = _checksums(release)
@@ -135,7 +135,8 @@ class Archive:
                 except* LockError as errors:
                     raise errors.exceptions[0] from None
             files = [task.result() for task in tasks]
-            step.outcome("fetched" if any(fresh for _, fresh in files) else "cached")
+            state = "fetched" if any(fresh for _, fresh in files) else "cached"
+            step.outcome(f"Debian {suite}, {state}")
         return [SuiteIndex(file) for file, _ in files]
 
     async def download(self, session: aiohttp.ClientSession, path: str) -> bytes:

@@ -83,15 +83,12 @@ class _Locking:
 
     async def run(self) -> Lock:
         """Resolve, and put the lock together."""
-        title = f"Resolve {self.name} for Python {self.toolchain.python}"
-        with self.progress.step(title) as step:
+        with self.progress.step("lock") as step:
             async with asyncio.TaskGroup() as group:
                 backends = Backends(self.resolver, self.previous, group)
                 tools = group.create_task(self._system_tools())
-                for tree in (
-                    self.project,
-                    *self._runtime_tree(),
-                ):  # most others use the same backends
+                # Most other trees use the same backends.
+                for tree in (self.project, *self._runtime_tree()):
                     backends.expect(tree.backend)
                 found = await self._dependencies()
                 trees = {name: read_tree(path) for name, path in sorted(found.trees.items())}
@@ -194,7 +191,7 @@ class _Locking:
         counts = "/".join(str(n) for n in sorted({len(files) for files in found.files.values()}))
         where = LOCK_FILE if not self._uv_lock.is_file() else f"{LOCK_FILE}, as uv.lock pins them"
         without = "".join(f"; not for {platform}" for platform in found.missing)
-        return f"{counts} wheels into {where}{without}"
+        return f"{counts} wheels for Python {self.toolchain.python} into {where}{without}"
 
 
 def _relative(folder: Path, root: Path) -> str:

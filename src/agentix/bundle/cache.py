@@ -82,8 +82,7 @@ class BundleCache:
         wanted = None if expect is None else _digest(expect)
         with _opened(tar) as file, self._explained(str(tar)):
             before = os.fstat(file)
-            title = f"deploy {tar.name}"
-            with progress.step(title, total=before.st_size, unit="bytes") as step:
+            with progress.step("deploy", total=before.st_size, unit="bytes") as step:
                 entry = self._remembered(before)
                 if entry is None:
                     entry = self._read(file, wanted, step)
@@ -103,7 +102,7 @@ class BundleCache:
         with self._explained(str(root)):
             manifest = writer.describe(root, closure)
             total = sum(entry.size for entry in closure)
-            with progress.step(f"deploy {root.name}", total=total, unit="bytes") as step:
+            with progress.step("deploy", total=total, unit="bytes") as step:
                 entry = self._same(manifest)
                 if entry is not None:
                     step.outcome("already deployed")

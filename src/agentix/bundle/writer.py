@@ -75,10 +75,10 @@ def write_bundle(
     total = sum(entry.size for entry in closure)
     with (
         _replacing(destination) as file,
-        progress.step(f"write {destination.name}", total=total, unit="bytes") as step,
+        progress.step("write", total=total, unit="bytes") as step,
     ):
         digest, size = _write(manifest, closure, file, step)
-        step.outcome(f"{size / 1e6:.1f} MB")
+        step.outcome(f"{destination.name}, {size / 1e6:.1f} MB")
     return WrittenBundle(destination, digest, size)
 
 

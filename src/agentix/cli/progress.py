@@ -47,7 +47,7 @@ class _Line:
 
     def render(self, *, failed: bool) -> str:
         state = "failed" if failed else self.text or "done"
-        return f"{self.title:<38} {state:<34} {_took(time.perf_counter() - self.started):>7}"
+        return f"{self.title:<8} {state:<60} {_took(time.perf_counter() - self.started):>7}"
 
 
 class _Plain:
