@@ -42,7 +42,7 @@ environment() {
     [ -x .venv/bin/python ] || python3 -m venv .venv
     [ -x .venv/bin/uv ] ||
         .venv/bin/python -m pip install --quiet --disable-pip-version-check "$(sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements-dev.txt)"
-    VIRTUAL_ENV=$PWD/.venv .venv/bin/uv pip install --quiet --require-hashes -r requirements-dev.txt
+    VIRTUAL_ENV=$PWD/.venv .venv/bin/uv pip install --quiet --compile-bytecode --require-hashes -r requirements-dev.txt
     set --
     for project in . runtime plugins/*/; do set -- "$@" --editable "$project"; done
     VIRTUAL_ENV=$PWD/.venv .venv/bin/uv pip install --quiet --no-deps "$@"

@@ -1,0 +1,85 @@
+"""The command line: one screen of help, one line an error, exit codes that scripts can rely on."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+AGENTIX = Path(sys.executable).with_name("agentix")
+
+
+def agentix(
+    *arguments: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([AGENTIX, *arguments], capture_output=True, text=True, env=env)
+
+
+def test_help_lists_every_command_on_one_screen() -> None:
+    done = agentix("--help")
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) <= 24
+    for command in ("build", "lock", "fetch", "deploy", "plugin"):
+        assert f" {command} " in done.stdout
+
+
+@pytest.mark.parametrize("command", ["build", "lock", "fetch", "deploy", "plugin"])
+def test_every_command_explains_itself(command: str) -> None:
+    done = agentix(command, "--help")
+    assert done.returncode == 0
+    assert command in done.stdout
+
+
+def test_version_is_that_of_the_distribution() -> None:
+    from importlib.metadata import version
+
+    assert agentix("--version").stdout == f"agentix {version('agentix')}\n"
+
+
+@pytest.mark.parametrize("arguments", [["nosuch"], ["build", "--nosuch"], ["deploy", "bubblewrap"]])
+def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+    done = agentix(*arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_an_error_is_one_line_and_exits_with_1(tmp_path: Path) -> None:
+    done = agentix("build", str(tmp_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("agentix: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("place", ["before", "after"])
+def test_verbose_shows_the_traceback_wherever_it_stands(tmp_path: Path, place: str) -> None:
+    words = ["build", str(tmp_path)]
+    done = agentix(*(["--verbose", *words] if place == "before" else [*words, "--verbose"]))
+    assert done.returncode == 1
+    assert "Traceback (most recent call last)" in done.stderr
+    assert "ProjectError" in done.stderr
+
+
+def test_an_unexpected_failure_is_one_line_too(tmp_path: Path) -> None:
+    code = (
+        "import sys, agentix.build.build as b\n"
+        "def broken(*a, **k): raise ZeroDivisionError('no')\n"
+        "b.build_bundle = broken\n"
+        f"sys.argv = ['agentix', 'build', {str(tmp_path)!r}]\n"
+        "from agentix.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("agentix: unexpected ZeroDivisionError: no")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_reader_that_leaves_early_makes_no_traceback() -> None:
+    script = f'"{AGENTIX}" plugin list --format json | head -c 1'
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
