@@ -97,7 +97,8 @@ class RemoteCallError(AgentixError):
     def __init__(self, error: RemoteErrorInfo, *, target: str) -> None:
         self.error = error
         self.target = target
-        super().__init__(error, target)
+        # One argument: with two, OSError would take them for an error number and its text.
+        super().__init__(f"{target}: {error.type}: {error.message}")
 
     def __str__(self) -> str:
         head = f"{self.target}: {self.error.type}: {self.error.message}"

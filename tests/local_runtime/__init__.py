@@ -1,7 +1,7 @@
 """A runtime without any provider: real server and worker processes on this machine.
 
-They run in an environment of their own, a throw-away venv that also sees this one's packages and the
-``tests`` folder, so that the functions in :mod:`local_runtime.far` stand for a bundle's project.
+They run in an environment of their own, a throw-away venv that also sees this one's packages and
+the ``tests`` folder: the functions in :mod:`local_runtime.far` stand for a bundle's project.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import os
 import secrets
 import signal
 import site
+import socket
 import subprocess
 import sys
 import tempfile
@@ -43,6 +44,7 @@ def _environment() -> tempfile.TemporaryDirectory[str]:
     (root / "pyvenv.cfg").write_text(f"home = {base.parent}\n")
     lines = [str(TESTS)]
     lines += [f"import site; site.addsitedir({path!r})" for path in site.getsitepackages()]
+    lines.append("import agentix_runtime.aside")
     (packages / "local.pth").write_text("\n".join(lines) + "\n")
     return made
 
@@ -68,7 +70,8 @@ class LocalRuntime:
         token_file = self.folder / "token"
         token_file.write_text(self.token)
         self.socket = self.folder / "s"
-        where = ["--tcp", "127.0.0.1:0"] if self.tcp else ["--socket", str(self.socket)]
+        self.port = _free_port() if self.tcp else 0
+        where = ["--tcp", f"127.0.0.1:{self.port}"] if self.tcp else ["--socket", str(self.socket)]
         command = [python(), "-I", "-m", "agentix_runtime", *where, "--token-file", str(token_file)]
         self.started = time.perf_counter()
         self.output = (self.folder / "output").open("w+b")
@@ -80,15 +83,25 @@ class LocalRuntime:
             env=self.environment,
             cwd=self.cwd,
         )
-        while not self.socket.exists():
+        while not self._listens():
             if self.process.poll() is not None:
-                raise AssertionError(f"the runtime ended with {self.process.returncode}: {self.said()}")
+                raise AssertionError(
+                    f"the runtime ended with {self.process.returncode}: {self.said()}"
+                )
             time.sleep(0.001)
         return self
+
+    def _listens(self) -> bool:
+        if not self.tcp:
+            return self.socket.exists()
+        with socket.socket() as probe:
+            return probe.connect_ex(("127.0.0.1", self.port)) == 0
 
     @property
     def url(self) -> str:
         """The runtime's URL."""
+        if self.tcp:
+            return f"http://127.0.0.1:{self.port}"
         return f"http+unix://{quote(str(self.socket), safe='')}"
 
     def client(self, *, timeout: float | None = 60) -> RuntimeClient:
@@ -122,13 +135,20 @@ class LocalRuntime:
             assert not left, f"the runtime left processes behind: {left}"
 
 
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
 def processes_with(folder: Path) -> list[int]:
     """Find the processes that have a file in this folder open: a runtime's, by their output."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
             if entry.name.isdigit() and any(
-                os.readlink(fd).startswith(f"{folder}/") for fd in (entry / "fd").iterdir()
+                str(fd.readlink()).startswith(f"{folder}/") for fd in (entry / "fd").iterdir()
             ):
                 found.append(int(entry.name))
         except OSError:

@@ -119,6 +119,8 @@ class Connection:
                 if response.status != 200:
                     await self._refused(response, target)
                 return await _receive(response)
+        except RuntimeUnreachable:
+            raise
         except (aiohttp.ClientError, OSError) as exc:
             self._unreachable(exc, target)
         except RuntimeError as exc:
@@ -139,6 +141,8 @@ class Connection:
                 if response.status != 200:
                     await self._refused(response, "health")
                 health = Health.parse(await _json(response))
+        except RuntimeUnreachable:
+            raise
         except MalformedError as exc:
             raise self._error("health", "MalformedAnswer", f"{exc}") from exc
         except (aiohttp.ClientError, OSError) as exc:

@@ -57,7 +57,7 @@ def listen_unix(path: Path) -> Endpoint:
 def listen_tcp(address: str) -> Endpoint:
     """Listen on ``host:port``."""
     host, _, port = address.rpartition(":")
-    if not host or not port.isdigit():
+    if not host or not port.isdecimal() or int(port) > 65535:
         raise EndpointError(f"cannot listen on {address}: it is not HOST:PORT")
     try:
         found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
