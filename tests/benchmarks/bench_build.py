@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from row import Row
 
-from agentix import nix
 from agentix.build.artifacts import needs
 from agentix.build.lock import Lock, load
 from agentix.platforms import current
@@ -35,13 +34,13 @@ def rows() -> Iterator[Row]:
     """Measure and yield one row after the other."""
     with project() as root:
         lock = load(root / "bundle.lock")
-        run(AGENTIX, "fetch", root)
         installed = uv_install(lock, root)
         yield Row("download of hello-world", download(lock), "MB", 25)
-        built = build(root)
-        forget(Path(built["store_path"]))
-        seconds, built = timed(lambda: build(root, "--offline"))
+        with new_store(root.parents[2]):
+            run(AGENTIX, "fetch", root)
+            seconds, built = timed(lambda: build(root, "--offline"))
         yield Row("cold build, artifacts fetched", seconds, "s", 15, installed, "uv pip install")
+        build(root)
         yield Row("the bundle's tar", built["size"] / 1e6, "MB", 75)
         edits = [edit(root) for _ in range(3)]
         yield Row("build after one edited file", median(edits), "s", 2.5)
@@ -61,6 +60,17 @@ def project() -> Iterator[Path]:
         clone = Path(scratch, "clone")
         run("git", "clone", "--quiet", REPOSITORY, clone)
         yield clone / "examples/hello-world"
+
+
+@contextmanager
+def new_store(scratch: Path) -> Iterator[None]:
+    """Let Nix work in a store of its own, in which nothing has been built."""
+    os.environ["NIX_REMOTE"] = str(scratch / "store")
+    try:
+        yield
+    finally:
+        del os.environ["NIX_REMOTE"]
+        run("chmod", "-R", "u+w", scratch / "store")
 
 
 def run(*words: object) -> str:
@@ -89,20 +99,6 @@ def edit(root: Path) -> float:
     with (root / "hello_world.py").open("a") as file:
         file.write(f"# {uuid.uuid4()}\n")
     return timed(lambda: build(root))[0]
-
-
-def forget(store_path: Path) -> None:
-    """Take everything that was built on the way to *store_path* out of the store again."""
-    store = nix.find()
-    query = ["nix-store", "--query", "--requisites", "--include-outputs"]
-    deriver = run("nix-store", "--query", "--deriver", store_path).strip()
-    fixed = (".deb", ".whl", "-busybox", "-patchelf", ".drv")
-    outputs = [
-        path
-        for path in run(*query, deriver).split()
-        if not path.endswith(fixed) and "-source" not in path and Path(path).exists()
-    ]
-    run("nix-store", *store.options(), "--delete", "--ignore-liveness", *outputs)
 
 
 def download(lock: Lock) -> float:

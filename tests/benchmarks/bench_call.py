@@ -14,7 +14,6 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,11 +22,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import aiohttp
 from aiohttp import web
-
 from local_runtime import LocalRuntime, far
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
     from agentix.client import RuntimeClient
 
@@ -111,7 +109,9 @@ def _row(what: str, ours: str, reference: str, ratio: float, limit: str) -> None
 @asynccontextmanager
 async def _echo(path: str) -> AsyncIterator[aiohttp.ClientSession]:
     connector = aiohttp.UnixConnector(path, limit=0)
-    async with aiohttp.ClientSession("http://bare", connector=connector, trust_env=False) as session:
+    async with aiohttp.ClientSession(
+        "http://bare", connector=connector, trust_env=False
+    ) as session:
         yield session
 
 
@@ -144,7 +144,9 @@ async def _compare(client: RuntimeClient, bare: aiohttp.ClientSession, hop: sock
         await note("down", _median(lambda: echo(b"", "/down"), 3))
         await note("argument", _median(lambda: client.remote(far.length, bytes(_LARGE)), 3))
         await note("result", _median(lambda: client.remote(far.blob, _LARGE), 3))
-        await note("500", _once(asyncio.gather(*(client.remote(far.asleep, 0.5) for _ in range(500)))))
+        await note(
+            "500", _once(asyncio.gather(*(client.remote(far.asleep, 0.5) for _ in range(500))))
+        )
         await note("24", _once(asyncio.gather(*(client.remote(far.sleep, 0.5) for _ in range(24)))))
     best = {name: statistics.median(values) for name, values in rounds.items()}
     floor = best["echo"] + best["pipe"]
@@ -160,7 +162,9 @@ async def _compare(client: RuntimeClient, bare: aiohttp.ClientSession, hop: sock
     ):
         reference = f"{best[against] * 1e3:.0f} ms bare aiohttp"
         _row(what, f"{best[name] * 1e3:.0f} ms", reference, best[name] / best[against], "≤ 1.5")
-    _row("500 calls that sleep 0.5 s", f"{best['500']:.3f} s", "0.5 s", best["500"] / 0.5, "≤ 0.58 s")
+    _row(
+        "500 calls that sleep 0.5 s", f"{best['500']:.3f} s", "0.5 s", best["500"] / 0.5, "≤ 0.58 s"
+    )
     _row("24 calls that block 0.5 s", f"{best['24']:.3f} s", "0.5 s", best["24"] / 0.5, "≤ 0.7 s")
     writer.close()
 
