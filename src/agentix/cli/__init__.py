@@ -9,7 +9,6 @@ from __future__ import annotations
 import signal
 import sys
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -36,6 +35,8 @@ class _Commands(TyperGroup):
     """Find a command by its module, or by the entry point of the plugin that brings it."""
 
     def list_commands(self, ctx: Any) -> list[str]:
+        from importlib.metadata import entry_points
+
         plugins = {point.name for point in entry_points(group=_PLUGIN_GROUP)}
         return [*_COMMANDS, *sorted(plugins - set(_COMMANDS))]
 
@@ -44,6 +45,8 @@ class _Commands(TyperGroup):
             source: Any = import_module(f"agentix.cli.{cmd_name}")
             loaded = getattr(source, "app", None) or source.command
         else:
+            from importlib.metadata import entry_points  # slow, and not for our own commands
+
             points = entry_points(group=_PLUGIN_GROUP, name=cmd_name)
             if not points:
                 return None
