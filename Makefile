@@ -13,7 +13,7 @@ demo: setup ## build hello-world, deploy it, call it in a sandbox
 	@$(PYTHON) examples/demo.py
 
 test: setup check ## all tests, with real Nix, bubblewrap and Docker
-	@tools/setup.sh engines
+	@tools/setup.sh tests
 	@$(PYTHON) -m pytest
 
 check: setup ## formatting, lint, types, layers

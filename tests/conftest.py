@@ -41,7 +41,7 @@ def _docker() -> str | None:
         finally:
             client.close()
     except docker.errors.DockerException as error:
-        return f"no Docker engine answers ({error}); tools/setup.sh engines starts one"
+        return f"no Docker engine answers ({error}); tools/setup.sh tests starts one"
     return None
 
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Make everything that the Makefile's targets need: Nix, the Python environment, and (with
-# `engines`) a running Docker. Says what it does, does only what is missing, and can be run again.
+# `tests`) what only tests need. Says what it does, does only what is missing, and can be run again.
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -49,14 +49,22 @@ environment() {
     printf '%s\n' "$wanted" >"$stamp"
 }
 
-# Docker is for the integration tests only; a machine that forbids it skips those, visibly.
-engines() {
+# What only tests need: the root of another Debian, and Docker. A machine that forbids one of them
+# skips the tests that need it, visibly.
+tests() {
+    if ! command -v debootstrap >/dev/null; then
+        (install debootstrap) || say "debootstrap: cannot be installed; its test is skipped"
+    fi
+    docker_engine
+}
+
+docker_engine() {
     docker_up 1 && { say "Docker: running"; return; }
     [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null || { say "Docker: not running, and starting it needs root; its tests are skipped"; return; }
     command -v dockerd >/dev/null || (install docker.io) || { say "Docker: cannot be installed; its tests are skipped"; return; }
     as_root=; [ "$(id -u)" = 0 ] || as_root='sudo -n'
     mkdir -p .cache
-    if ! $as_root service docker start >/dev/null 2>&1 || ! docker_up 5; then
+    if ! $as_root service docker start >/dev/null 2>&1 || ! docker_up 10; then
         say "Docker: starting dockerd, its log is .cache/dockerd.log"
         # shellcheck disable=SC2024 # the log is ours, whoever runs the daemon
         $as_root setsid dockerd >.cache/dockerd.log 2>&1 </dev/null &
@@ -81,6 +89,6 @@ case "${1:-}" in
     [ -z "$missing" ] || install $missing
     environment
     ;;
-engines) engines ;;
-*) die "usage: tools/setup.sh [engines]" ;;
+tests) tests ;;
+*) die "usage: tools/setup.sh [tests]" ;;
 esac
