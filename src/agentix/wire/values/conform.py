@@ -43,6 +43,8 @@ _PAIRS: Final = (
 
 def conforms(value: Any, hint: Any) -> bool:
     """Tell whether a value fits an annotation; one that cannot be judged is fitted by anything."""
+    if hint is Any:
+        return True
     if hint is None:
         return value is None
     origin, args = get_origin(hint), get_args(hint)

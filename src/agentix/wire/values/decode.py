@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from agentix.wire.frames import Buffer
     from agentix.wire.values.allowed import Names
 
+_THEMSELVES = frozenset({type(None), bool, int, float, str, bytes})
 _HASHED_AT_RANDOM = frozenset({str, bytes, bool, type(None)})
 
 
@@ -40,9 +41,7 @@ def decode(document: Buffer, buffers: Sequence[Buffer], allowed: Callable[[], Na
     class that is not among the allowed ones.
     """
     try:
-        table, root = msgpack.unpackb(
-            document, strict_map_key=True, unicode_errors="surrogatepass", timestamp=1
-        )
+        table, root = msgpack.unpackb(document, strict_map_key=True, unicode_errors="surrogatepass")
         decoder = _Decoder(_classes(table, allowed), list(buffers))
         value = decoder.node(root, 0)
     except (MalformedError, NotAllowedError):
@@ -76,10 +75,10 @@ class _Decoder:
 
     def node(self, node: Any, depth: int) -> Any:
         kind = type(node)
-        if kind is not list:
-            if kind is dict:
-                raise MalformedError("the result holds an untagged map")
+        if kind in _THEMSELVES:
             return node
+        if kind is not list:
+            raise MalformedError(f"the result holds a {kind.__name__} without a tag")
         if depth > tags.MAX_DEPTH:
             raise MalformedError(f"the result is nested more than {tags.MAX_DEPTH} levels deep")
         tag, *fields = node
@@ -90,8 +89,7 @@ class _Decoder:
     def nodes(self, nodes: Any, depth: int) -> list[Any]:
         if type(nodes) is not list:
             raise MalformedError("the result holds a container without a list of elements")
-        kinds = {*map(type, nodes)}
-        if list not in kinds and dict not in kinds:
+        if {*map(type, nodes)} <= _THEMSELVES:
             return nodes
         return [self.node(node, depth + 1) for node in nodes]
 

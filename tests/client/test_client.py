@@ -1,0 +1,204 @@
+"""The client against servers that are not what they should be."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+from aiohttp import web
+from local_runtime import far
+
+from agentix import RuntimeClient
+from agentix.client.url import RuntimeURL
+from agentix.errors import CallTimeout, RemoteCallError, RuntimeUnreachable
+from agentix.wire import messages
+from agentix.wire.frames import body_prefix, split_body
+from agentix.wire.messages import Call, Failure, Value
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
+
+
+@contextlib.asynccontextmanager
+async def answering(
+    folder: Path, handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+) -> AsyncIterator[RuntimeClient]:
+    """Serve every request with one handler, and give a client of that."""
+    runner = web.ServerRunner(web.Server(handler, access_log=None))
+    await runner.setup()
+    path = str(folder / "s")
+    await web.UnixSite(runner, path).start()
+    try:
+        async with RuntimeClient(unix(path), timeout=20, token="t" * 32) as client:
+            yield client
+    finally:
+        await runner.cleanup()
+
+
+def unix(path: str) -> str:
+    """Make a URL of a socket's path."""
+    return f"http+unix://{quote(path, safe='')}"
+
+
+def answer(make: Callable[[str], bytes]) -> Callable[[web.BaseRequest], Any]:
+    """Answer calls with bytes made for their id."""
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        head, _ = split_body(await request.read())
+        return web.Response(body=make(messages.load(head, Call).id))
+
+    return handle
+
+
+def body(message: Any, payload: bytes = b"") -> bytes:
+    """Put an answer together."""
+    return body_prefix(messages.dump(message)) + payload
+
+
+BAD: dict[str, Callable[[str], bytes]] = {
+    "nothing": lambda _: b"",
+    "noise": lambda _: b"\xff" * 100,
+    "no message": lambda _: body_prefix(b"\xc0"),
+    "another call's": lambda _: body(Value("other", "values", "", (3,)), b"\x92\x90\x01"),
+    "another call's failure": lambda _: body(Failure("other", "raised", "T", "m")),
+    "a pickle": lambda id_: body(Value(id_, "pickle", "", (3,)), b"\x92\x90\x01"),
+    "too short": lambda id_: body(Value(id_, "values", "", (30,)), b"\x92\x90\x01"),
+    "too long": lambda id_: body(Value(id_, "values", "", (3,)), b"\x92\x90\x01\x01"),
+    "no value": lambda id_: body(Value(id_, "values", "", (3,)), b"\xff\xff\xff"),
+    "large and short": lambda id_: body(Value(id_, "values", "a", (3, 1 << 30)), bytes(2 << 20)),
+    "large and long": lambda id_: body(Value(id_, "values", "", (1 << 20,)), bytes(2 << 20)),
+    "large noise": lambda _: b"\xff" * (2 << 20),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+async def test_a_bad_answer_is_one_typed_error(tmp_path: Path, what: str) -> None:
+    async with answering(tmp_path, answer(BAD[what])) as client:
+        with pytest.raises(RemoteCallError) as caught:
+            await client.remote(far.noop)
+        assert caught.value.error.type == "MalformedResult"
+
+
+@pytest.mark.parametrize("status", [204, 302, 404, 413, 500, 502])
+async def test_an_unexpected_status_is_a_typed_error(tmp_path: Path, status: int) -> None:
+    async def handle(_: web.BaseRequest) -> web.Response:
+        text = None if status == 204 else "sorry\n"
+        return web.Response(status=status, text=text, headers={"Location": "http://127.0.0.1:9/"})
+
+    async with answering(tmp_path, handle) as client:
+        for call in (client.remote(far.noop), client.health()):
+            with pytest.raises(RuntimeUnreachable, match=f"HTTP {status}"):
+                await call
+
+
+async def test_another_protocol_is_told_in_one_line_with_both_versions(tmp_path: Path) -> None:
+    about = {"protocol": 7, "agentix": "9.9", "status": "ok", "python": "3", "libc": "", "pid": 1}
+
+    async def handle(request: web.BaseRequest) -> web.Response:
+        status = 200 if request.path == "/health" else 426
+        return web.json_response(about | {"worker": {"pid": None}}, status=status)
+
+    async with answering(tmp_path, handle) as client:
+        for call in (client.remote(far.noop), client.health()):
+            with pytest.raises(RuntimeUnreachable) as caught:
+                await call
+            text = str(caught.value)
+            assert "protocol 7 (agentix 9.9)" in text
+            assert "protocol 1 (agentix 0.1.0)" in text
+            assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    "told", ["", "[]", "{}", '{"worker": {}}', "x", json.dumps({"worker": {"pid": "1"}})]
+)
+async def test_health_that_is_none_is_a_typed_error(tmp_path: Path, told: str) -> None:
+    async def handle(_: web.BaseRequest) -> web.Response:
+        return web.Response(text=told)
+
+    async with answering(tmp_path, handle) as client:
+        with pytest.raises(RuntimeUnreachable, match="MalformedAnswer"):
+            await client.health()
+
+
+async def test_a_server_that_hangs_up_is_unreachable_at_once(tmp_path: Path) -> None:
+    async def handle(request: web.BaseRequest) -> web.Response:
+        assert request.transport is not None
+        request.transport.abort()
+        return web.Response()
+
+    async with answering(tmp_path, handle) as client:
+        start = time.perf_counter()
+        with pytest.raises(RuntimeUnreachable):
+            await client.remote(far.noop)
+        assert time.perf_counter() - start < 3
+
+
+async def test_a_server_that_never_answers_meets_the_timeout(tmp_path: Path) -> None:
+    gone = asyncio.Event()
+
+    async def handle(_: web.BaseRequest) -> web.Response:
+        await gone.wait()
+        return web.Response()
+
+    async with answering(tmp_path, handle) as client:
+        client._timeout = 0.2
+        with pytest.raises(CallTimeout):
+            await client.remote(far.noop)
+        gone.set()
+
+
+async def test_nobody_there_is_said_with_the_reason(tmp_path: Path) -> None:
+    for url, reason in (
+        (unix(str(tmp_path / "none")), "No such file"),
+        ("http://127.0.0.1:9", "Connection refused|Connect call failed"),
+    ):
+        async with RuntimeClient(url) as client:
+            for call in (client.remote(far.noop), client.health()):
+                with pytest.raises(RuntimeUnreachable, match=reason):
+                    await call
+            result = await client.try_remote(far.noop)
+            assert type(result).__name__ == "Failed"
+
+
+async def test_a_function_that_cannot_be_called_is_refused_before_anything_is_sent() -> None:
+    async with RuntimeClient("http://127.0.0.1:9") as client:
+        with pytest.raises(TypeError, match="a lambda"):
+            client.remote(lambda: 1)
+        with pytest.raises(TypeError, match="a lambda"):
+            client.try_remote(lambda: 1)
+
+
+@pytest.mark.parametrize(
+    ("url", "base", "path"),
+    [
+        ("http://127.0.0.1:80", "http://127.0.0.1:80", None),
+        ("http://[::1]:8000/", "http://[::1]:8000", None),
+        ("http+unix://%2Frun%2Fa%20b%2Fs", "http://runtime", "/run/a b/s"),
+        ("http+unix:///run/s", "http://runtime", "/run/s"),
+    ],
+)
+def test_urls(url: str, base: str, path: str | None) -> None:
+    found = RuntimeURL.parse(url)
+    assert (found.base, found.socket) == (base, path)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "x", "https://host", "http://", "http+unix://relative", "http://u:p@host", "http://h/x",
+     "http://h:99999999", "ftp://h", "http://h?x=1"],
+)  # fmt: skip
+def test_other_urls_are_refused(url: str) -> None:
+    with pytest.raises(ValueError, match="runtime URL"):
+        RuntimeClient(url)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("nan")])
+def test_a_timeout_has_to_be_positive(timeout: float) -> None:
+    with pytest.raises(ValueError, match="positive"):
+        RuntimeClient("http://127.0.0.1:9", timeout=timeout)

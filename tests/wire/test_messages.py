@@ -1,0 +1,108 @@
+"""Messages and frames are read strictly, or refused as malformed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgpack
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from agentix.wire import frames, messages
+from agentix.wire.errors import MalformedError
+from agentix.wire.messages import Call, Cancel, Failure, Ready, Value, shorten
+from agentix.wire.protocol import MAX_BUFFERS, MAX_HEAD, MAX_PAYLOAD, MAX_TEXT, PROTOCOL
+
+MESSAGES: list[Any] = [
+    Call("1", "m::f", "values", 5, (1, 2)),
+    Cancel("1"),
+    Ready(PROTOCOL),
+    Value("1", "pickle", "ab", (0, 1, 2)),
+    Failure("1", "raised", "ValueError", "\udc80", "trace", None),
+    Failure("1", "exited", "WorkerExited", "", returncode=-9),
+]
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_messages_come_back_equal(message: Any) -> None:
+    assert messages.load(messages.dump(message), type(message)) == message
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: type(message).__name__)
+def test_a_message_is_valid_only_where_it_is_expected(message: Any) -> None:
+    for cls in (Call, Cancel, Ready, Value, Failure):
+        if cls is not type(message):
+            with pytest.raises(MalformedError):
+                messages.load(messages.dump(message), cls)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        (), ("call",), (1,), (["call"], 1), ("cancel", 5), ("cancel", ""), ("cancel", "x" * 65),
+        ("cancel", b"x"), ("cancel", "1", "2"), ("ready", True), ("ready", -1), ("ready", 1 << 40),
+        ("call", "1", "", "values", 5, (1,)), ("call", "1", "x" * 2000, "values", 5, (1,)),
+        ("call", "1", "m::f", "other", 5, (1,)), ("call", "1", "m::f", ["values"], 5, (1,)),
+        ("call", "1", "m::f", "values", MAX_PAYLOAD + 1, (1,)),
+        ("call", "1", "m::f", "values", 5, ()), ("call", "1", "m::f", "values", 5, (-1,)),
+        ("call", "1", "m::f", "values", 5, (1.0,)), ("call", "1", "m::f", "values", 5, 7),
+        ("call", "1", "m::f", "values", 5, (MAX_PAYLOAD, 1)),
+        ("call", "1", "m::f", "values", 5, (1,) * (MAX_BUFFERS + 2)),
+        ("value", "1", "values", "a", (1,)), ("value", "1", "values", "c", (1, 2)),
+        ("failure", "1", "odd", "T", "m", "t", None),
+        ("failure", "1", "raised", "T", "m", "t", "x"),
+        ("failure", "1", "raised", "T", "x" * (MAX_TEXT + 1), "t", None),
+        {"call": 1}, "call", None,
+    ],
+)  # fmt: skip
+def test_anything_else_is_malformed(fields: Any) -> None:
+    with pytest.raises(MalformedError):
+        messages.load(msgpack.packb(fields), Call, Value, Failure)
+    with pytest.raises(MalformedError):
+        messages.load(msgpack.packb(fields), Cancel, Ready)
+
+
+def test_a_message_over_the_cap_is_not_even_looked_at() -> None:
+    with pytest.raises(MalformedError, match="longer"):
+        messages.load(bytes(MAX_HEAD + 1), Call)
+
+
+@given(st.binary(max_size=100))
+@settings(max_examples=500)
+def test_arbitrary_bytes_are_malformed(data: bytes) -> None:
+    with pytest.raises(MalformedError):
+        messages.load(data, Call, Value, Failure)
+
+
+def test_texts_are_cut_in_the_middle() -> None:
+    assert shorten("abc") == "abc"
+    cut = shorten("a" * 100 + "b" * 100, 60)
+    assert len(cut) <= 60
+    assert cut.startswith("aa")
+    assert cut.endswith("bb")
+    assert "140 characters left out" in cut
+
+
+@given(
+    st.lists(st.binary(max_size=70), min_size=1, max_size=3),
+    st.lists(st.binary(max_size=200), max_size=5),
+)
+def test_each_buffer_of_a_payload_begins_at_its_offset(
+    stream: list[bytes], buffers: list[bytes]
+) -> None:
+    segments = (sum(map(len, stream)), *map(len, buffers))
+    payload = b"".join(frames.pieces(stream, buffers))
+    assert len(payload) == frames.payload_size(segments)
+    whole = [b"".join(stream), *buffers]
+    for start, expected in zip(frames.offsets(segments), whole, strict=True):
+        assert start % frames.ALIGN == 0
+        assert payload[start : start + len(expected)] == expected
+
+
+def test_bodies_come_apart_as_they_were_put_together() -> None:
+    head, payload = frames.split_body(frames.body_prefix(b"head") + b"payload")
+    assert (head, bytes(payload)) == (b"head", b"payload")
+    for body in (b"", b"\x01\x00", b"\x05\x00\x00\x00abc", b"\xff\xff\xff\xff" + bytes(9)):
+        with pytest.raises(MalformedError):
+            frames.split_body(body)
