@@ -1,8 +1,8 @@
 """The private socket between server and worker: frames both ways, neither waiting for the other.
 
-The first frame of a loop's turn leaves at once, the others of that turn together after it. Reading
-goes on whatever writing does, so the two directions cannot block each other. What arrives is
-untrusted until it is parsed: lengths are capped before anything is allocated for them.
+A frame leaves at once when little is going on, else together with the others of its turn of the
+loop. Reading goes on whatever writing does, so the two directions cannot block each other. What
+arrives is untrusted until it is parsed: lengths are capped before anything is allocated for them.
 """
 
 from __future__ import annotations
@@ -77,9 +77,10 @@ class Channel:
         """Whether the channel has come to its end."""
         return self._sock.fileno() < 0
 
-    def send(self, head: bytes, payload: Payload = b"") -> None:
+    def send(self, head: bytes, payload: Payload = b"", *, alone: bool = True) -> None:
         """Send a frame, or queue it; from any thread.
 
+        One that is not ``alone`` waits for the end of the loop's turn, for others to come along.
         A parcel is closed once it is sent. After the channel's end, frames go nowhere.
         """
         parcel, inline = (payload, b"") if isinstance(payload, Parcel) else (None, payload)
@@ -93,15 +94,14 @@ class Channel:
             self._queued += len(frame)
             if self._flushing:
                 return
-            if threading.get_ident() != self._thread:
-                # No turn to end here; what does not leave now, the loop sends.
-                if self._push() and self._outbox:
-                    self._flushing = True
-                    self._loop.call_soon_threadsafe(self._flush)
+            here = threading.get_ident() == self._thread
+            if (alone or not here) and self._push() and not self._outbox:
                 return
             self._flushing = True
-            self._loop.call_soon(self._flush)
-            self._push()
+            if here:
+                self._loop.call_soon(self._flush)
+            else:
+                self._loop.call_soon_threadsafe(self._flush)
 
     async def room(self) -> None:
         """Wait until the other end keeps up; only in the loop's thread."""

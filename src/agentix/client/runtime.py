@@ -24,6 +24,8 @@ from agentix.wire.errors import MalformedError, NotAllowedError
 from agentix.wire.frames import payload_size, pieces
 from agentix.wire.messages import Call, Failure, Value
 from agentix.wire.protocol import MAX_PAYLOAD
+from agentix.wire.values.allowed import allowed_for
+from agentix.wire.values.decode import decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -173,9 +175,6 @@ def _pickle(
 def _value(answer: Answer, fn: Callable[..., Any], target: str, script: str | None) -> Any:
     if isinstance(answer.message, Value) and answer.message.form == "pickle":
         return arguments.load(answer.document, answer.buffers)
-    from agentix.wire.values.allowed import allowed_for
-    from agentix.wire.values.decode import decode
-
     try:
         return decode(answer.document, answer.buffers, lambda: allowed_for(fn, script=script))
     except MalformedError as exc:

@@ -38,6 +38,8 @@ def padded(length: int) -> int:
 
 def payload_size(segments: Sequence[int]) -> int:
     """Count the bytes that a payload of these segments takes; the last one needs no padding."""
+    if len(segments) == 1:
+        return segments[0]
     return sum(padded(length) for length in segments[:-1]) + segments[-1]
 
 

@@ -109,6 +109,8 @@ def _number(value: Any, least: int, most: int) -> bool:
 def _segments(value: Any) -> bool:
     if type(value) is not tuple or not 1 <= len(value) <= MAX_BUFFERS + 1:
         return False
+    if len(value) == 1:
+        return _number(value[0], 0, MAX_PAYLOAD)
     return all(_number(length, 0, MAX_PAYLOAD) for length in value) and sum(value) <= MAX_PAYLOAD
 
 

@@ -30,6 +30,9 @@ _BAD_STARTS: Final = 3
 _PAUSE: Final = 1.0
 """After that many workers in a row that died before they were ready, wait before trying again."""
 
+_FEW: Final = 4
+"""Up to so many calls at once, each is passed on at once; more of them travel together."""
+
 _GRACE: Final = 1.0
 """How long a worker may take to end once it is told to, or once it has closed its channel."""
 
@@ -118,7 +121,7 @@ class Supervisor:
             answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
             worker.calls[call.id] = answer
             self._calls[call.id] = worker
-            worker.channel.send(head, payload)
+            worker.channel.send(head, payload, alone=len(worker.calls) <= _FEW)
             payload = b""
         finally:
             if isinstance(payload, Parcel):

@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 _GRACE: Final = 0.5
 """How long calls may take to clean up once the server is gone."""
 
+_FEW: Final = 4
+"""Up to so many calls at once, each is answered at once; the answers of more travel together."""
+
 _GONE: Final = object()
 
 
@@ -91,7 +94,7 @@ class Worker:
         if self._running.pop(call_id, _GONE) is _GONE:
             discard(outcome)
         else:
-            self._channel.send(*outcome)
+            self._channel.send(*outcome, alone=len(self._running) < _FEW)
 
     def _lost(self, reason: str) -> None:
         """Without a server there is nobody to work for."""
