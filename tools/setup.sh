@@ -40,8 +40,12 @@ environment() {
     [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$wanted" ] && { say "Python environment: up to date"; return; }
     say "Python environment: installing into .venv"
     [ -x .venv/bin/python ] || python3 -m venv .venv
-    [ -x .venv/bin/uv ] ||
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check "$(sed -n 's/^\(uv==[^ ]*\).*/\1/p' requirements-dev.txt)"
+    if [ ! -x .venv/bin/uv ]; then # by hash, as everything after it
+        pinned=$(mktemp)
+        sed -n '/^uv==/,/[^\\]$/p' requirements-dev.txt >"$pinned"
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r "$pinned"
+        rm -f "$pinned"
+    fi
     VIRTUAL_ENV=$PWD/.venv .venv/bin/uv pip install --quiet --compile-bytecode --require-hashes -r requirements-dev.txt
     set --
     for project in . runtime plugins/*/; do set -- "$@" --editable "$project"; done

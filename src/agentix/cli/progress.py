@@ -97,6 +97,7 @@ class _Live:
             TextColumn,
             TimeElapsedColumn,
         )
+        from rich.text import Text
 
         columns: list[ProgressColumn] = [SpinnerColumn(), TextColumn("{task.description:<8}")]
         if total is not None:
@@ -111,5 +112,5 @@ class _Live:
                 failed = False
             finally:
                 bar.stop()
-                mark = "[red]✗[/]" if failed else "[green]✓[/]"
-                self._console.print(f"{mark} {step.render(failed=failed)}", highlight=False)
+                mark = Text("✗ ", "red") if failed else Text("✓ ", "green")
+                self._console.print(mark + step.render(failed=failed), soft_wrap=True)
