@@ -225,6 +225,7 @@ def die(code: int) -> None:
 def kill(signum: int) -> None:
     """Kill the worker."""
     os.kill(os.getpid(), signum)
+    time.sleep(10)  # another thread may be the one to take it
 
 
 def close_everything() -> None:

@@ -160,3 +160,22 @@ async def test_try_remote_gives_cancellation_inside_as_a_failure(shared: LocalRu
         result = await client.try_remote(far.afail, "cancelled")
         assert isinstance(getattr(result, "error", None), CallCancelled)
         assert isinstance(getattr(result, "error", None), RemoteCallError)
+
+
+async def test_a_call_cancelled_before_it_began_is_answered(shared: LocalRuntime) -> None:
+    async with raw(shared) as server, shared.client() as client:
+        await client.remote(far.anoop)
+        # While the loop is held, call and cancellation gather in the worker's socket.
+        holding = asyncio.create_task(client.remote(far.hold_loop, 0.7))
+        await asyncio.sleep(0.2)
+        running = asyncio.create_task(server.call("unborn", "anoop"))
+        async with asyncio.timeout(5):
+            while True:
+                async with server.session.delete("/call/unborn") as response:
+                    if response.status == 204:
+                        break
+                await asyncio.sleep(0.01)
+        message = await asyncio.wait_for(running, 5)
+        assert isinstance(message, Failure)
+        assert message.kind == "cancelled"
+        await holding

@@ -96,7 +96,8 @@ class Supervisor:
         self._calls: dict[str, _Worker] = {}
         self._bad_starts = 0
         self._retry_at = 0.0
-        self._last_code = 0
+        self._last_code: int | None = None
+        self._why = ""
         self._closing = False
         self._worker: _Worker | None = None
         self._adopt(first)
@@ -157,7 +158,11 @@ class Supervisor:
         """Start a worker, unless that has failed too often just now."""
         if self._closing or time.monotonic() < self._retry_at:
             return None
-        return self._adopt(spawn_worker(self._limits))
+        try:
+            return self._adopt(spawn_worker(self._limits))
+        except OSError as exc:
+            self._not_started(f"the worker cannot be started: {exc.strerror}")
+            return None
 
     def _adopt(self, spawned: Spawned) -> _Worker:
         worker = self._worker = _Worker(spawned, self._lost)
@@ -185,6 +190,13 @@ class Supervisor:
             if self._worker is None:
                 self._start()
             return
+        self._not_started(
+            f"the worker {_ended(code)} before it was ready, {self._bad_starts + 1} times in a "
+            "row; see the sandbox's output"
+        )
+
+    def _not_started(self, why: str) -> None:
+        self._why = why
         self._bad_starts += 1
         if self._bad_starts >= _BAD_STARTS:
             self._retry_at = time.monotonic() + _PAUSE
@@ -192,8 +204,8 @@ class Supervisor:
     def _no_worker(self, call: Call) -> Answer:
         if self._closing:
             return _failure(call.id, "refused", "RuntimeClosing", "the runtime is shutting down")
-        when = f"{self._bad_starts} times in a row before it was ready; see the sandbox's output"
-        return _exited(call.id, self._last_code, when)
+        failure = Failure(call.id, "exited", "WorkerExited", self._why, returncode=self._last_code)
+        return messages.dump(failure), b""
 
 
 def _failure(call_id: str, kind: FailureKind, name: str, text: str) -> Answer:
@@ -201,7 +213,10 @@ def _failure(call_id: str, kind: FailureKind, name: str, text: str) -> Answer:
 
 
 def _exited(call_id: str, code: int, when: str) -> Answer:
-    how = f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"
-    text = f"the worker {how} {when}"
+    text = f"the worker {_ended(code)} {when}"
     failure = Failure(call_id, "exited", "WorkerExited", text, returncode=code)
     return messages.dump(failure), b""
+
+
+def _ended(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"

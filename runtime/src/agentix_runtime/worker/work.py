@@ -144,12 +144,24 @@ class Worker:
         task = self._loop.create_task(self._finish(call, coroutine), context=context)
         self._running[call.id] = task
         self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(functools.partial(self._ended, call, coroutine))
+
+    def _ended(
+        self, call: Call, coroutine: Coroutine[Any, Any, Any], task: asyncio.Task[None]
+    ) -> None:
+        self._tasks.discard(task)
+        if call.id in self._running:
+            # Cancelled before its first step, or after its last: it had no chance to answer.
+            coroutine.close()
+            self._answer(call.id, failed(failure_of(call.id, asyncio.CancelledError())))
 
     async def _finish(self, call: Call, coroutine: Coroutine[Any, Any, Any]) -> None:
         """Await a function's value, and answer with it."""
         try:
-            result = _encode(call, await coroutine)
+            value = await coroutine
+            if forks.in_child():
+                forks.leave(None)
+            result = _encode(call, value)
         except BaseException as error:  # whatever it is, the worker lives on
             if forks.in_child():
                 forks.leave(error)
@@ -160,7 +172,10 @@ class Worker:
         elif self._running.pop(call.id, _GONE) is not _GONE:
             # From here on the call has ended: cancelling comes too late. Much is copied elsewhere.
             job = functools.partial(self._pack_and_send, call, result)
-            self._threads.run(job)
+            try:
+                self._threads.run(job)
+            except RuntimeError:  # the sandbox may have no threads
+                job()
 
     def _pack_and_send(self, call: Call, encoded: Encoded) -> None:
         self._channel.send(*_pack(call, encoded))
@@ -180,6 +195,8 @@ def _run(call: Call, memory: Memory, target: Target) -> Outcome | Coroutine[Any,
         if forks.in_child():
             forks.leave(error)
         return failed(_failure(call, error))
+    if forks.in_child():
+        forks.leave(None)
     if inspect.iscoroutine(value):
         return value
     result = _encode(call, value)
@@ -194,8 +211,6 @@ def _failure(call: Call, error: BaseException) -> messages.Failure:
 
 def _encode(call: Call, value: Any) -> Outcome | Encoded:
     """Encode a result; a small one is an outcome already."""
-    if forks.in_child():
-        forks.leave(None)
     try:
         encoded = Encoded(call, value)
     except BaseException as error:  # it runs the code of the user's objects
