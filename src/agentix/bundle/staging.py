@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
+from agentix.bundle.removal import remove
 from agentix.errors import BundleError
 
 if TYPE_CHECKING:
@@ -52,25 +52,6 @@ def hold(staging: Path, key: str, *, patience: float = PATIENCE) -> Iterator[Pat
         with suppress(OSError):
             lock.unlink()
         os.close(descriptor)
-
-
-def remove(path: Path) -> None:
-    """Remove a tree as far as that is possible, also one with folders that deny writing."""
-    if not os.path.lexists(path):
-        return
-    with suppress(OSError):
-        shutil.rmtree(path)
-        return
-    with suppress(OSError):
-        _open_up(path)
-        shutil.rmtree(path)
-
-
-def _open_up(folder: Path) -> None:
-    folder.chmod(0o700)
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            _open_up(path)
 
 
 def _sweep(staging: Path) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from agentix.bundle.staging import remove
+from agentix.bundle.removal import remove
 from agentix.errors import ProviderError, SandboxNotFound
 from agentix.provider.sandbox import SandboxId
 

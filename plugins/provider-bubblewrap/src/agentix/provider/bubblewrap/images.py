@@ -25,6 +25,7 @@ from pydantic import ValidationError
 from agentix import platforms
 from agentix.bundle import cache_root, staging
 from agentix.bundle.memory import Memory
+from agentix.bundle.removal import remove
 from agentix.errors import ImageError
 from agentix.provider.bubblewrap.archive import ImageDescription, RunConfig, describe
 from agentix.provider.bubblewrap.unpack import Unpacker
@@ -134,7 +135,7 @@ class ImageStore:
             file = root.parent / "image.json"
             file.write_text(image.description.model_dump_json(by_alias=True))
             file.chmod(0o644)
-            staging.remove(entry)  # not complete, or it would have been found
+            remove(entry)  # not complete, or it would have been found
             root.parent.rename(entry)
         return digest
 
