@@ -95,7 +95,7 @@ class Channel:
             if self._flushing:
                 return
             here = threading.get_ident() == self._thread
-            if (alone or not here) and self._push() and not self._outbox:
+            if alone and self._push() and not self._outbox:
                 return
             self._flushing = True
             if here:
