@@ -249,6 +249,14 @@ def test_a_dependency_with_a_wheel_nowhere_is_named_with_its_tags(tmp_path: Path
         lock_project(app)
 
 
+def test_a_dependency_of_which_uv_lists_no_file_is_named(tmp_path: Path) -> None:
+    put_wheel(tmp_path / "wheels", "cp311-cp311-win_amd64")
+    find_links = '[tool.uv]\nfind-links = ["../wheels"]\n'
+    app = put(tmp_path / "app", "native; sys_platform == 'linux'", more=find_links)
+    with pytest.raises(LockError, match=r"native 1\.0 has no wheel for Linux"):
+        lock_project(app)
+
+
 @pytest.mark.parametrize(
     ("dependency", "says"),
     [
@@ -257,6 +265,7 @@ def test_a_dependency_with_a_wheel_nowhere_is_named_with_its_tags(tmp_path: Path
         ("idna @ https://example.invalid/idna-3.4-py3-none-any.whl", "idna comes from a URL"),
         ("x @ git+https://example.invalid/x", "x comes from version control"),
         ("docopt==0.6.2", "docopt 0.6.2 has no wheel, only a source archive"),
+        ("idna>>1", "ValueError: Dependency #1 of field `project.dependencies` is invalid"),
     ],
 )
 def test_what_cannot_be_locked_is_one_line_that_names_it(
@@ -269,6 +278,8 @@ def test_what_cannot_be_locked_is_one_line_that_names_it(
     assert message.startswith("cannot lock app: ")
     assert says in message
     assert "\n" not in message
+    assert "Traceback" not in message
+    assert "File " not in message
     assert not (app / "bundle.lock").exists()
 
 

@@ -3,14 +3,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from packaging.pylock import Pylock
 
 from agentix.build.toolchain import toolchains
-from agentix.build.wheels import Interpreter, select
+from agentix.build.wheels import Interpreter, read, select
 from agentix.errors import LockError
 from agentix.platforms import AMD64, ARM64
 
 if TYPE_CHECKING:
+    from packaging.pylock import Pylock
+
     from agentix.platforms import Platform
 
 
@@ -19,7 +20,7 @@ def target(platform: Platform = AMD64, toolchain: str = "debian-12") -> Interpre
 
 
 def lock(*packages: dict[str, Any]) -> Pylock:
-    return Pylock.from_dict({"lock-version": "1.0", "created-by": "test", "packages": [*packages]})
+    return read({"lock-version": "1.0", "created-by": "test", "packages": [*packages]})
 
 
 def package(name: str, *tags: str, sdist: bool = False, **more: Any) -> dict[str, Any]:
@@ -124,6 +125,12 @@ def test_a_release_without_a_usable_wheel_is_named_with_the_tags_it_has() -> Non
 def test_a_release_with_only_a_source_archive_says_so() -> None:
     _, unusable = select(lock(package("x", sdist=True)), target())
     assert "x 1.0 has no wheel, only a source archive" in unusable[0].reason
+
+
+def test_a_release_of_which_nothing_was_left_is_named() -> None:
+    _, unusable = select(lock(package("good", "py3-none-any"), package("x")), target())
+    assert [u.package for u in unusable] == ["x"]
+    assert "x 1.0 has no wheel for Linux, and no source archive" in unusable[0].reason
 
 
 def test_source_trees_are_told_from_wheels() -> None:

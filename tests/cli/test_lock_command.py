@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -49,3 +52,37 @@ def test_words_that_make_no_sense_are_wrong_usage(words: list[str]) -> None:
 
 def test_without_upgrade_the_only_word_is_the_folder() -> None:
     assert _split(["aiohttp"], upgrade=False) == (Path("aiohttp"), [])
+
+
+def test_an_interrupt_at_the_terminal_also_ends_what_uv_runs(tmp_path: Path) -> None:
+    waits = "import os, time\nopen('pid.new', 'w').write(str(os.getpid()))\n"
+    waits += "os.rename('pid.new', 'pid')\ntime.sleep(600)\n"
+    (tmp_path / "setup.py").write_text(waits)
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "a"\ndynamic = ["version"]\n')
+    process = subprocess.Popen(
+        [AGENTIX, "lock", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    end = time.monotonic() + 60
+    while not (tmp_path / "pid").exists():
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    backend = int((tmp_path / "pid").read_text())
+    os.killpg(process.pid, signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130, errors
+    assert "agentix: cannot" not in errors
+    while Path(f"/proc/{backend}").exists() and _state(backend) != "Z":
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    assert not (tmp_path / "bundle.lock").exists()
+
+
+def _state(pid: int) -> str | None:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return None

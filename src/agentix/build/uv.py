@@ -4,21 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import shutil
+import signal
 import sys
 import tempfile
 import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from packaging.pylock import Pylock, PylockValidationError
+from packaging.pylock import PylockValidationError
 
+from agentix.build.wheels import read
 from agentix.errors import LockError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from packaging.pylock import Pylock
+
 _TIMEOUT = 600
+# Its first line and the lines that are indented further.
+_TRACEBACK = re.compile(
+    r"^([ \t]*)Traceback \(most recent call last\):\n(?:\1[ \t].*\n)*", re.MULTILINE
+)
 
 
 def find_uv() -> str:
@@ -48,6 +57,7 @@ async def run(
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
+        process_group=0,  # an interrupt at the terminal is ours to handle, for all that uv started
     )
     try:
         async with asyncio.timeout(_TIMEOUT):
@@ -58,7 +68,7 @@ async def run(
         ) from None
     finally:
         if process.returncode is None:
-            process.kill()
+            os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if process.returncode != 0:
         raise UvFailed(_gist(errors.decode(errors="replace")))
@@ -101,7 +111,7 @@ async def compile_requirements(
         await run(*arguments, cwd=cwd, stdin="\n".join(requirements), environment=environment)
         try:
             text = await asyncio.to_thread(output.read_text, encoding="utf-8")
-            return Pylock.from_dict(tomllib.loads(text)), scratch
+            return read(tomllib.loads(text)), scratch
         except (OSError, tomllib.TOMLDecodeError, PylockValidationError) as error:
             raise LockError(f"cannot read what uv resolved: {error}; try another uv") from error
 
@@ -129,7 +139,8 @@ def _write_inputs(scratch: Path, constraints: str, preferred: Mapping[str, str])
 
 
 def _gist(text: str) -> str:
-    """Return uv's complaint as one line."""
+    """Return uv's complaint as one line; of a backend's traceback only the error itself."""
+    text = _TRACEBACK.sub("", text)
     _, found, complaint = f"\n{text}".rpartition("\nerror: ")
     lines = (line.strip(" ×╰─▶│├") for line in (complaint if found else text).splitlines())  # noqa: RUF001 - uv draws with it
     words = [line for line in lines if line and not line.startswith(("warning:", "hint:"))]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from packaging.pylock import (
     Package,
@@ -30,6 +29,8 @@ if TYPE_CHECKING:
 
 # manylinux began with glibc 2.5 on x86_64 and 2.17 on aarch64; each spelling is one of these.
 _OLDEST_GLIBC = {"x86_64": 5, "aarch64": 17}
+_SOURCES = {"sdist", "archive", "directory", "vcs"}
+_NOWHERE = "nowhere"
 _LEGACY_NAMES = {17: "manylinux2014", 12: "manylinux2010", 5: "manylinux1"}
 
 
@@ -100,6 +101,26 @@ class Interpreter:
         yield f"linux_{machine}"
 
 
+def read(data: dict[str, Any]) -> Pylock:
+    """Return the resolution in *data*, a pylock.toml as uv writes it.
+
+    Every release gets a source archive, so that the choice falls on that when no wheel is usable.
+    uv leaves out the wheels that can never be, which may be all that there are.
+
+    Raises PylockValidationError when it is no such file.
+    """
+    packages = [
+        package if _SOURCES & package.keys() else package | {"sdist": _no_sdist(package)}
+        for package in data.get("packages", [])
+    ]
+    return Pylock.from_dict(data | {"packages": packages})
+
+
+def _no_sdist(package: dict[str, Any]) -> dict[str, Any]:
+    name = f"{package.get('name')}-{package.get('version')}.tar.gz"
+    return {"name": name, "path": _NOWHERE, "hashes": {"sha256": ""}}
+
+
 def select(lock: Pylock, target: Interpreter) -> tuple[Selection, list[Unusable]]:
     """Choose for *target* from a resolution; releases without a usable wheel are told apart.
 
@@ -108,9 +129,8 @@ def select(lock: Pylock, target: Interpreter) -> tuple[Selection, list[Unusable]
     wheels: list[tuple[Package, PackageWheel]] = []
     directories: list[tuple[str, str]] = []
     unusable: list[Unusable] = []
-    complete = dataclasses.replace(lock, packages=[_with_source(p) for p in lock.packages])
     try:
-        chosen = list(complete.select(environment=target.environment(), tags=target.tags()))
+        chosen = list(lock.select(environment=target.environment(), tags=target.tags()))
     except PylockSelectError as error:
         raise LockError(f"cannot choose packages for {target}: {error}") from error
     for package, source in chosen:
@@ -129,15 +149,13 @@ def select(lock: Pylock, target: Interpreter) -> tuple[Selection, list[Unusable]
     return Selection(tuple(wheels), tuple(directories)), unusable
 
 
-def _with_source(package: Package) -> Package:
-    """Give *package* a source archive, so that the choice falls on it when no wheel is usable."""
-    if package.is_direct or package.sdist is not None:
-        return package
-    return dataclasses.replace(package, sdist=PackageSdist(path="none.tar.gz", hashes={}))
-
-
 def _no_wheel(package: Package, target: Interpreter) -> str:
     release = f"{package.name} {package.version}"
+    if not package.wheels and package.sdist is not None and package.sdist.path == _NOWHERE:
+        return (
+            f"{release} has no wheel for Linux, and no source archive: "
+            "choose another version, or depend on it only where it runs"
+        )
     if not package.wheels:
         return (
             f"{release} has no wheel, only a source archive, which is not supported yet: "
