@@ -23,6 +23,7 @@ from agentix.build.build import build_bundle
 from agentix.build.current import check_lock, write_lock
 from agentix.build.fetch import fetch_project
 from agentix.build.forecast import forecast
+from agentix.cli.progress import terminal_progress
 from agentix.errors import FetchError, LockError, NixError, ProjectError
 from agentix.nix import program
 from agentix.progress import SILENT
@@ -226,6 +227,15 @@ def test_building_twice_to_compare_gives_the_same(root: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_link_that_leads_out_is_told_before_somebody_misses_it(
+    root: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (root / "more.py").symlink_to("../agentix/README.md")
+    with terminal_progress() as progress:
+        build_bundle(root, progress=progress)
+    assert f"warning: {root}/more.py is a link to what is no part" in capsys.readouterr().err
+
+
 def test_a_project_that_differs_each_time_is_found_out(root: Path) -> None:
     (root / "backend.py").write_text(
         "from hatchling.build import *\n"

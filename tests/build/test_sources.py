@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agentix.build.lock import Lock, LockedProject, Target
-from agentix.build.sources import source_files, sources
+from agentix.build.sources import Source, lost_links, source_files, sources
 from agentix.errors import ProjectError
 
 if TYPE_CHECKING:
@@ -115,6 +115,30 @@ def test_links_are_kept_as_links_also_broken_ones_and_those_to_folders(
     (root / "folder").symlink_to("src")
     assert {"broken", "folder"} <= set(source_files(root))
     assert not any(name.startswith("folder/") for name in source_files(root))
+
+
+def test_links_that_stand_for_what_the_build_does_not_see_are_told(repository: Path) -> None:
+    put(repository, ".env", ".gitignore", "data/a.txt")
+    (repository / ".gitignore").write_text(".env\n")
+    put(repository.parent, "shared.py")
+    for name, target in {
+        "broken": "nowhere",
+        "loop": "loop",
+        "file": "src/app/__init__.py",
+        "folder": "data",
+        "through": "folder/a.txt",
+    }.items():
+        (repository / name).symlink_to(target)
+    lost = {
+        "absolute": str(repository / "data"),
+        "hidden": ".env",
+        "shared": "../shared.py",
+        "src/up": "../..",
+    }
+    for name, target in lost.items():
+        (repository / name).symlink_to(target)
+    source = Source(repository, tuple(source_files(repository)))
+    assert lost_links(source) == sorted(lost)
 
 
 @pytest.mark.parametrize("kind", ["repository", "plain"])

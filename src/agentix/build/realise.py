@@ -15,6 +15,7 @@ from agentix.build.fetch import fetch, missing
 from agentix.build.plan import make_plan
 from agentix.build.project import workspace_root
 from agentix.build.record import Inputs, remember
+from agentix.build.sources import lost_links
 from agentix.bundle import write_bundle
 from agentix.errors import BundleError, NixError
 
@@ -37,6 +38,7 @@ def realise(request: Request, offline: bool, check: bool, progress: Progress) ->
     root = Path(request.root)
     lock = current_lock(root, python=request.python, offline=offline, progress=progress)
     plan = make_plan(lock, request)
+    _tell_lost_links(plan, progress)
     inputs = _inputs(plan)
     before = inputs.digest()
     wanted = needs(lock, request.platform, platforms.current().name)
@@ -78,6 +80,17 @@ def realise(request: Request, offline: bool, check: bool, progress: Progress) ->
     if inputs.digest() == before:  # else somebody edited meanwhile, and the next build must look
         remember(request, inputs, before, bundle)
     return bundle
+
+
+def _tell_lost_links(plan: Plan, progress: Progress) -> None:
+    for source in plan.sources.values():
+        if lost := lost_links(source):
+            with progress.step("source") as step:
+                more = f" (and {len(lost) - 1} more)" if lost[1:] else ""
+                step.outcome(
+                    f"warning: {source.root / lost[0]}{more} is a link to what is no part of the "
+                    "source: the build does not see it"
+                )
 
 
 def _inputs(plan: Plan) -> Inputs:

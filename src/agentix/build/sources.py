@@ -6,7 +6,7 @@ import os
 import stat
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from agentix.errors import ProjectError
@@ -70,6 +70,23 @@ def source_files(root: Path, *, without: Collection[Path] = ()) -> list[str]:
                 f"the file name {os.fsencode(name)!r} in {root} is not UTF-8; rename the file"
             ) from None
     return files
+
+
+def lost_links(source: Source) -> list[str]:
+    """Return the links in *source* that lead to something, but to nothing that is in it too.
+
+    The build sees only the source, where such a link leads nowhere: what it stands for is missing.
+    """
+    root = source.root.resolve()
+    inside = {root / name for name in source.files}
+    inside |= {root / folder for name in source.files for folder in PurePosixPath(name).parents}
+    return [
+        name
+        for name in source.files
+        if (link := root / name).is_symlink()
+        and link.exists()
+        and (link.readlink().is_absolute() or link.resolve() not in inside)
+    ]
 
 
 def _from_git(root: Path) -> list[str] | None:
