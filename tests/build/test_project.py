@@ -1,14 +1,12 @@
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from pathlib import Path
 
 import pytest
 
 from agentix.build.project import read_project, read_tree, workspace_root
 from agentix.errors import ProjectError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 GOOD = """
 [project]
@@ -71,6 +69,7 @@ def test_a_legacy_tree_can_be_a_dependency_but_not_the_project(tmp_path: Path) -
         ("", "no [project] table"),
         ('[tool.poetry]\nname = "x"\n', "no [project] table"),
         ("[project", "not valid TOML"),
+        ("project = 3\n", "project = 3: it must be a table"),
         ("[project]\nversion = '1'\n", "[project] name"),
         ('[project]\nname = "x"\n', "no version"),
         ('[project]\nname = "../x"\nversion = "1"\n', "[project] name"),
@@ -102,6 +101,13 @@ def test_a_folder_that_is_not_a_project_is_named(tmp_path: Path) -> None:
         read_project(tmp_path)
     with pytest.raises(ProjectError, match="is not a folder"):
         read_project(tmp_path / "gone")
+
+
+def test_a_folder_whose_name_no_plan_can_hold_is_refused(tmp_path: Path) -> None:
+    folder = Path(os.fsdecode(os.fsencode(tmp_path) + b"/\xff"))
+    folder.mkdir()
+    with pytest.raises(ProjectError, match=r"\\xff' is not UTF-8"):
+        read_project(put(folder, GOOD))
 
 
 def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:

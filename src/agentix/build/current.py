@@ -60,7 +60,10 @@ def write_lock(
     try:
         return WrittenLock(lock, file, lock.save(file))
     except OSError as error:
-        raise LockError(f"cannot write {file}: {error.strerror}") from error
+        raise LockError(
+            f"cannot write {file}: {error.strerror}; "
+            "run `agentix lock` where it can be written, and keep the file"
+        ) from error
 
 
 def current_lock(

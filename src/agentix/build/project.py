@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 import re
 import tomllib
 from dataclasses import dataclass
@@ -101,6 +102,12 @@ def read_project(root: Path) -> Project:
     """
     if not root.is_dir():
         raise ProjectError(f"{root} is not a folder; name the folder of a Python project")
+    try:
+        os.fspath(root.resolve()).encode()
+    except UnicodeEncodeError:  # no plan and no lock could name it
+        raise ProjectError(
+            f"the path {os.fsencode(root)!r} is not UTF-8; rename the folder"
+        ) from None
     if not (root / PYPROJECT).is_file():
         raise ProjectError(f"{root} is not a Python project: it has no {PYPROJECT}")
     project = read_tree(root)
@@ -179,6 +186,8 @@ def _tables(file: Path) -> dict[str, Any]:
 def _validated(file: Path, name: str, table: object, model: type[_T]) -> _T | None:
     if table is None:
         return None
+    if not isinstance(table, dict):
+        raise ProjectError(f"{file}: {name} = {table!r}: it must be a table, [{name}]")
     try:
         return model.model_validate(table)
     except ValidationError as error:
