@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 EPOCH = 315532800
-LAST_LINES = 30
 # Distinct below the build folder, so that finding the path in a wheel means that it leaked.
 WORKSHOP = "agentix-workshop"
 
@@ -77,29 +76,25 @@ def environment(config: dict[str, Any], home: Path) -> dict[str, str]:
         "SETUPTOOLS_SCM_PRETEND_VERSION": config["version"],
         f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{name}": config["version"],
         "PDM_BUILD_SCM_VERSION": config["version"],
+        "POETRY_DYNAMIC_VERSIONING_BYPASS": config["version"],
     }
 
 
 def build(project: str, tree: Path, wheels: Path, python: str, environ: dict[str, str]) -> str:
     """Call the backend of *tree* and return the name of the wheel that it made."""
     backend, path = declared(project, tree)
-    output: list[str] = []
 
     def run(
         cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
     ) -> None:
-        done = subprocess.run(
+        subprocess.run(
             cmd,
             cwd=cwd,
             env={**environ, **(extra_environ or {})},
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            check=True,
         )
-        text = done.stdout.decode("utf-8", "replace")
-        print(text, end="", flush=True)
-        output[:] = text.rstrip().splitlines()
-        done.check_returncode()
 
     caller = BuildBackendHookCaller(str(tree), backend, path, run, python)
     sentence = f"the build backend {backend} of the project {project}"
@@ -109,8 +104,7 @@ def build(project: str, tree: Path, wheels: Path, python: str, environ: dict[str
         reason = error.traceback.strip().rpartition("\n")[2] or str(error)
         step.fail(f"{sentence} cannot be imported: {reason}; is it in build-system.requires?")
     except subprocess.CalledProcessError:
-        last = "\n".join(output[-LAST_LINES:])
-        step.fail(f"{last}\n{sentence} failed; its last lines are above")
+        step.fail(f"{sentence} failed; its last lines are above")
 
 
 def declared(project: str, tree: Path) -> tuple[str, list[str] | None]:

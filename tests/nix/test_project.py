@@ -107,6 +107,8 @@ def test_a_backend_gets_a_known_environment(tmp_path: Path, build: Callable[...,
         '"SOURCE_DATE_EPOCH": "315532800"',
         '"LC_ALL": "C.UTF-8"',
         '"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_SOME_PROJECT": "1.2.3"',
+        '"PDM_BUILD_SCM_VERSION": "1.2.3"',
+        '"POETRY_DYNAMIC_VERSIONING_BYPASS": "1.2.3"',
     ):
         assert expected in text
     assert "HTTP" not in text
@@ -123,10 +125,10 @@ def test_a_failing_backend_has_the_last_word(build: Callable[..., Any]) -> None:
     code = "def build_wheel(*a, **k):\n    print('first')\n    raise ValueError('no such luck')\n"
     done = build({"pyproject.toml": PYPROJECT, "backend.py": code})
     assert done.returncode == 1
-    *_, error, sentence = done.stderr.splitlines()
-    assert error == "ValueError: no such luck"
-    assert sentence == (
-        "the build backend backend of the project some.Project failed; its last lines are above"
+    first, *_, error = done.stdout.splitlines()
+    assert (first, error) == ("first", "ValueError: no such luck")
+    assert done.stderr == (
+        "the build backend backend of the project some.Project failed; its last lines are above\n"
     )
 
 
