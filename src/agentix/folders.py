@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -13,3 +14,12 @@ def cache_root() -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("agentix", appauthor=False)
+
+
+def what_to_do(error: OSError) -> str:
+    """Return what helps when that folder cannot be written to, as the end of a message."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return "free some space there, or set AGENTIX_CACHE_DIR to a folder on another disk"
+    if error.errno in {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}:
+        return "set AGENTIX_CACHE_DIR to a folder that you can write to"
+    return "check that folder"

@@ -11,7 +11,6 @@ a tar needs only to be hashed, and a store path of Nix not even that. Both give 
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import stat
@@ -25,7 +24,7 @@ from agentix.bundle.memory import Memory
 from agentix.bundle.pipe import pumped
 from agentix.bundle.tree import CHUNK
 from agentix.errors import BundleError
-from agentix.folders import cache_root
+from agentix.folders import cache_root, what_to_do
 from agentix.progress import SILENT
 
 if TYPE_CHECKING:
@@ -58,12 +57,18 @@ class BundleCache:
         if digest is not None:
             return self._find(digest)
         path = Path(ref)
-        real = _real(path)
-        if real.is_dir():
-            if (real / "info.json").is_file() and (real / "runtime").is_dir():
-                return self._open_nix(real, progress)
-            if (real / MANIFEST).is_file() and (real / "nix").is_dir():
-                return load_entry(real)
+        try:
+            real = _real(path)
+            is_folder = real.is_dir()
+            built = is_folder and (real / "info.json").is_file() and (real / "runtime").is_dir()
+            deployed = is_folder and (real / MANIFEST).is_file() and (real / "nix").is_dir()
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        if built:
+            return self._open_nix(real, progress)
+        if deployed:
+            return load_entry(real)
+        if is_folder:
             raise BundleError(
                 f"{path} is not a bundle: neither a .bundle.tar, nor a deployed bundle (sha256-…),"
                 " nor a result of nix build"
@@ -210,16 +215,9 @@ class BundleCache:
         except BundleError as error:
             raise BundleError(f"cannot deploy {what}: {error}") from error
         except OSError as error:
-            reason = error.strerror or str(error)
-            advice = "check that folder"
-            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-                advice = (
-                    "free some space there, or set AGENTIX_CACHE_DIR to a folder on another disk"
-                )
-            elif error.errno in {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR}:
-                advice = "set AGENTIX_CACHE_DIR to a folder that you can write to"
             raise BundleError(
-                f"cannot deploy {what} into the cache {self.root}: {reason}; {advice}"
+                f"cannot deploy {what} into the cache {self.root}: {error.strerror or error};"
+                f" {what_to_do(error)}"
             ) from error
 
 
@@ -257,13 +255,17 @@ def _real(path: Path) -> Path:
     return real
 
 
+def _unreadable(path: Path, error: OSError) -> BundleError:
+    return BundleError(f"cannot read the bundle {path}: {error.strerror or error}")
+
+
 @contextmanager
 def _opened(tar: Path) -> Iterator[int]:
     try:
         # Without waiting, should it be a fifo.
         file = os.open(tar, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        raise BundleError(f"cannot read the bundle {tar}: {error.strerror or error}") from error
+        raise _unreadable(tar, error) from error
     try:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise BundleError(f"{tar} is not a file, so it is not a bundle's tar")

@@ -9,8 +9,12 @@ import io
 import json
 import lzma
 import os
+import subprocess
+import sys
 import tarfile
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +27,6 @@ from agentix.provider.bubblewrap.images import Image, ImageStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 HERE = platforms.current()
 
@@ -270,3 +273,75 @@ def test_a_cache_that_cannot_be_written_is_named(task: TaskImage, tmp_path: Path
     blocked.touch()
     with pytest.raises(ImageError, match=str(blocked)):
         ImageStore(blocked).open(str(path))
+
+
+def test_what_is_no_archive_is_said_on_one_line(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("no tar at all\n" * 1000)
+    with pytest.raises(ImageError, match=r"no tar archive .*docker save") as caught:
+        ImageStore(tmp_path / "cache").open(str(tmp_path / "notes.txt"))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "x/" * 3000])
+def test_a_name_that_no_image_can_have_is_one_line(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ImageError):
+        ImageStore(tmp_path / "cache").open(str(tmp_path / name))
+
+
+def test_an_archive_whose_description_is_a_link_to_itself_is_refused(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "image.tar", "w") as archive:
+        member = tarfile.TarInfo("manifest.json")
+        member.type, member.linkname = tarfile.SYMTYPE, "manifest.json"
+        archive.addfile(member)
+    with pytest.raises(ImageError, match=r"lacks 'manifest\.json'"):
+        ImageStore(tmp_path / "cache").open(str(tmp_path / "image.tar"))
+
+
+def test_a_header_that_makes_no_sense_is_the_images_fault(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "image.tar", "w", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("etc")
+        member.pax_headers = {"GNU.sparse.map": "many,holes", "GNU.sparse.size": "9"}
+        archive.addfile(member)
+    with pytest.raises(ImageError):
+        ImageStore(tmp_path / "cache").open(str(tmp_path / "image.tar"))
+    staging = tmp_path / "cache/staging"
+    assert not staging.exists() or list(staging.iterdir()) == []
+
+
+FORBIDDEN = """
+import os, sys
+from pathlib import Path
+from agentix.bundle import BundleCache
+from agentix.errors import BundleError, ImageError
+from agentix.provider.bubblewrap.images import ImageStore
+place = Path(sys.argv[1])
+if os.getuid() == 0:
+    os.chown(place, 54321, 54321)
+    os.setgroups([]), os.setgid(54321), os.setuid(54321)
+(place / "closed/folder").mkdir(parents=True)
+(place / "closed/file").touch()
+(place / "closed").chmod(0)
+for name in ("closed", "closed/folder", "closed/file"):
+    for open_ in (ImageStore(place / "cache").open, BundleCache(place / "cache").open):
+        try:
+            open_(str(place / name))
+        except (BundleError, ImageError) as error:
+            print(error)
+"""
+
+
+def test_what_may_not_be_read_is_one_line_for_images_and_bundles() -> None:
+    # Not tmp_path: another user cannot go there.
+    with tempfile.TemporaryDirectory(dir="/tmp") as place:
+        result = subprocess.run(
+            [sys.executable, "-c", FORBIDDEN, place],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        Path(place, "closed").chmod(0o700)
+    assert result.stderr == ""
+    lines = result.stdout.splitlines()
+    assert len(lines) == 6
+    assert all("closed" in line and "Permission denied" in line for line in lines)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import io
 import stat
+import subprocess
 import tarfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from agentix.errors import ImageError
+from agentix.provider.bubblewrap.tars import DAMAGED
 from agentix.provider.bubblewrap.unpack import Unpacker
 
 if TYPE_CHECKING:
@@ -229,6 +231,81 @@ def test_a_hostile_member_is_named_and_refused(root: Path, member: Entry, reason
     before = layer(folder("folder"), file("plain"), symlink("round", "round"))
     with pytest.raises(ImageError, match=reason):
         unpack(root, before, layer(member))
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [file("x" * 300), file("/".join(["y" * 200] * 30)), symlink("l", ""), symlink("l", "x" * 5000)],
+)
+def test_a_member_that_no_file_system_can_hold_is_named_and_not_the_disk(
+    root: Path, entry: Entry
+) -> None:
+    with pytest.raises(ImageError, match=f"cannot be made, '{entry[0][:100]}") as caught:
+        unpack(root, layer(entry))
+    assert len(str(caught.value)) < 400
+
+
+def _sparse(size: int, holding: str, content: str = "") -> Entry:
+    """Return a file in the second of GNU's sparse forms: a few bytes stand for *size*."""
+    headers = {"GNU.sparse.size": str(size), "GNU.sparse.map": holding}
+    return file("sparse", content, pax_headers=headers)
+
+
+def test_holes_in_a_file_stay_holes(root: Path) -> None:
+    unpack(root, layer(_sparse(2**40, f"0,3,{2**39},2", "abcde")))
+    assert (root / "sparse").stat().st_size == 2**40
+    assert (root / "sparse").stat().st_blocks * 512 < 2**20
+    with (root / "sparse").open("rb") as content:
+        assert content.read(5) == b"abc\0\0"
+        content.seek(2**39)
+        assert content.read(3) == b"de\0"
+
+
+@pytest.mark.parametrize("form", ["gnu", "pax"])
+def test_what_gnu_tar_writes_of_a_file_with_holes_is_read(
+    root: Path, tmp_path_factory: pytest.TempPathFactory, form: str
+) -> None:
+    made = tmp_path_factory.mktemp("made")
+    for name, end in (("some", b"end"), ("all", b"")):
+        with (made / name).open("wb") as content:
+            content.write(end)
+            content.seek(2**20)
+            content.write(end)
+            content.truncate(2**21)
+    command = ["tar", "--create", "--sparse", f"--format={form}", "some", "all", "some"]
+    packed = subprocess.run(command, cwd=made, check=True, capture_output=True)
+    unpack(root, io.BytesIO(packed.stdout))
+    for name in ("some", "all"):
+        assert (root / name).read_bytes() == (made / name).read_bytes()
+
+
+@pytest.mark.parametrize("holding", ["a,b", "0,-3", "-5,2", f"0,{2**70}"])
+def test_a_map_of_holes_without_sense_is_the_images_fault(root: Path, holding: str) -> None:
+    with pytest.raises((ImageError, *DAMAGED)):
+        unpack(root, layer(_sparse(100, holding, "abcde")))
+
+
+def test_the_memory_for_a_name_is_bounded(root: Path) -> None:
+    name = tarfile.TarInfo("././@LongLink")
+    name.type, name.size = tarfile.GNUTYPE_LONGNAME, 2**33
+    with pytest.raises(tarfile.ReadError, match=str(2**33)):
+        unpack(root, io.BytesIO(name.tobuf(tarfile.GNU_FORMAT) + bytes(10240)))
+
+
+def test_headers_nested_without_end_are_the_images_fault(root: Path) -> None:
+    header = tarfile.TarInfo("pax")
+    header.type = tarfile.XHDTYPE
+    with pytest.raises(tarfile.ReadError):
+        unpack(root, io.BytesIO(header.tobuf(tarfile.GNU_FORMAT) * 5000))
+
+
+def test_folders_deeper_than_the_stack_can_be_hidden_and_removed(root: Path) -> None:
+    deep = "/".join(["d"] * 1500)
+    opaque = layer(file(f"{deep}/kept"), file(".wh..wh..opq"))
+    unpack(root, layer(folder(deep), file(f"{deep}/hidden")), opaque)
+    assert [path.name for path in (root / deep).iterdir()] == ["kept"]
+    unpack(root, layer(file(".wh.d")))
+    assert tree(root) == set()
 
 
 def test_a_hard_link_through_a_link_stays_inside(root: Path, tmp_path: Path) -> None:

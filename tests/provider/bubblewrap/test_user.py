@@ -18,6 +18,7 @@ def root(tmp_path: Path) -> Path:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/passwd").write_text(
         "root:x:0:0:root:/root:/bin/sh\napp:x:100:101::/home/app:/bin/sh\nbroken line\n"
+        ":x:7:7:nameless:/:/bin/sh\n"
     )
     (tmp_path / "etc/group").write_text("root:x:0:\nstaff:x:50:app\n")
     return tmp_path
@@ -34,13 +35,17 @@ def root(tmp_path: Path) -> Path:
         ("4321:7", User(4321, 7, "/")),
         ("app:staff", User(100, 50, "/home/app")),
         ("0:0", User(0, 0, "/root")),
+        (":staff", User(0, 50, "/root")),
+        ("100:", User(100, 101, "/home/app")),
     ],
 )
 def test_the_user_is_whom_an_engine_would_run_as(root: Path, asked: str, user: User) -> None:
     assert user_of(Image("task", root, RunConfig(User=asked))) == user
 
 
-@pytest.mark.parametrize("asked", ["nobody-here", "app:nowhere", "4294967295", "-1"])
+@pytest.mark.parametrize(
+    "asked", ["nobody-here", "app:nowhere", "4294967295", "-1", "9" * 5000, "\u0663"]
+)
 def test_a_user_that_the_image_does_not_know_is_refused(root: Path, asked: str) -> None:
     with pytest.raises(ImageError, match="task"):
         user_of(Image("task", root, RunConfig(User=asked)))

@@ -7,13 +7,14 @@ is unpacked here.
 from __future__ import annotations
 
 import hashlib
-import tarfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from agentix.bundle.manifest import plain
 from agentix.errors import ImageError
+from agentix.provider.bubblewrap.tars import DAMAGED, Tar
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,17 +109,18 @@ def describe(path: Path, architecture: str) -> ArchivedImage:
     Raises ImageError when it is no archive, or does not hold exactly one image.
     """
     try:
-        with tarfile.open(path) as archive:
+        with Tar.open(path) as archive:
             return _Archive(path, archive).describe(architecture)
-    except (tarfile.TarError, OSError, EOFError) as error:
+    except (*DAMAGED, OSError) as error:
+        reason = plain(str(error).partition("\n")[0].rstrip(":"))  # not each kind that was tried
         raise ImageError(
-            f"image {path} is no tar archive that can be read ({error}); give a root file system, "
+            f"image {path} is no tar archive that can be read ({reason}); give a root file system, "
             "or what `docker save` or `skopeo copy … oci-archive:…` wrote"
         ) from error
 
 
 class _Archive:
-    def __init__(self, path: Path, archive: tarfile.TarFile) -> None:
+    def __init__(self, path: Path, archive: Tar) -> None:
         self._path = path
         self._archive = archive
 
@@ -205,15 +207,14 @@ class _Archive:
         return content
 
     def _read(self, name: str) -> bytes:
-        try:
-            file = self._archive.extractfile(name)
-        except KeyError:
-            file = None
+        file = self._archive.content(name)
         if file is None:
-            raise ImageError(f"image {self._path} lacks {name!r}; save it again")
+            raise ImageError(f"image {self._path} lacks {plain(name)!r}; save it again")
         content = file.read(_MAX_JSON + 1)
         if len(content) > _MAX_JSON:
-            raise ImageError(f"image {self._path} has a description too long to be one, {name!r}")
+            raise ImageError(
+                f"image {self._path} has a description too long to be one, {plain(name)!r}"
+            )
         return content
 
     def _parse(self, kind: type[M], content: bytes, what: str) -> M:
@@ -223,7 +224,8 @@ class _Archive:
             first = error.errors(include_url=False, include_input=False)[0]
             where = ".".join(str(part) for part in first["loc"])
             raise ImageError(
-                f"image {self._path} has a {what} that cannot be read: {where}: {first['msg']}"
+                f"image {self._path} has a {plain(what)} that cannot be read: "
+                f"{plain(where)}: {plain(first['msg'])}"
             ) from error
 
 

@@ -14,8 +14,6 @@ import hashlib
 import io
 import lzma
 import os
-import tarfile
-import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, cast
@@ -24,10 +22,13 @@ from pydantic import ValidationError
 
 from agentix import platforms
 from agentix.bundle import cache_root, staging
+from agentix.bundle.manifest import plain
 from agentix.bundle.memory import Memory
 from agentix.bundle.removal import remove
 from agentix.errors import ImageError
+from agentix.folders import what_to_do
 from agentix.provider.bubblewrap.archive import ImageDescription, RunConfig, describe
+from agentix.provider.bubblewrap.tars import DAMAGED, Tar
 from agentix.provider.bubblewrap.unpack import Unpacker
 
 if TYPE_CHECKING:
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 
 HOST = "host"
 _ZSTD = b"\x28\xb5\x2f\xfd"
-_DAMAGED = (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +73,14 @@ class ImageStore:
         path = Path(os.path.realpath(ref))
         if path == Path("/"):
             return Image(HOST, path, host=True)
-        if path.is_dir():
-            return Image(ref, path)
-        if path.is_file():
+        try:
+            if path.is_dir():
+                os.scandir(path).close()
+                return Image(ref, path)
+            found = path.is_file()
+        except OSError as error:
+            raise ImageError(f"cannot read image {ref}: {error.strerror or error}") from error
+        if found:
             return self._open_archive(ref, path)
         raise ImageError(
             f"image {ref!r} is neither 'host', nor a root file system's folder, nor an archive; "
@@ -93,7 +98,8 @@ class ImageStore:
             self._known.remember(status, path.stat(), digest)
         except OSError as error:
             raise ImageError(
-                f"cannot unpack image {path} into {self._images}: {error.strerror or error}"
+                f"cannot unpack image {path} into {self._images}: {error.strerror or error}; "
+                f"{what_to_do(error)}"
             ) from error
         image = self._find(ref, digest)
         if image is None:
@@ -128,7 +134,7 @@ class ImageStore:
             for made in (root.parent, root):
                 made.chmod(0o755)
             unpacker = Unpacker(root)
-            with tarfile.open(path) as archive:
+            with Tar.open(path) as archive:
                 for layer in image.layers:
                     self._apply(path, archive, layer, unpacker)
             unpacker.finish()
@@ -140,24 +146,22 @@ class ImageStore:
         return digest
 
     @staticmethod
-    def _apply(path: Path, archive: tarfile.TarFile, layer: Layer, unpacker: Unpacker) -> None:
-        name = layer.member or path.name
+    def _apply(path: Path, archive: Tar, layer: Layer, unpacker: Unpacker) -> None:
+        name = plain(layer.member or path.name)
+        member = path.open("rb") if layer.member is None else archive.content(layer.member)
+        if member is None:
+            raise ImageError(f"image {path} lacks the layer {name!r}; save it again")
         try:
-            member = path.open("rb") if layer.member is None else archive.extractfile(layer.member)
-            if member is None:
-                raise ImageError("it is no file")
             with member:
                 packed = _Hashing(member, layer.packed)
-                with io.BufferedReader(packed) as buffered, _decompressed(buffered) as plain:
-                    unpacked = _Hashing(plain, layer.unpacked)
+                with io.BufferedReader(packed) as buffered, _decompressed(buffered) as tar:
+                    unpacked = _Hashing(tar, layer.unpacked)
                     unpacker.apply(cast("IO[bytes]", unpacked))
                     unpacked.check()
                     packed.check()
         except ImageError as error:
             raise ImageError(f"image {path} cannot be used: layer {name}: {error}") from error
-        except KeyError as error:
-            raise ImageError(f"image {path} lacks the layer {name!r}; save it again") from error
-        except _DAMAGED as error:
+        except DAMAGED as error:
             raise ImageError(f"image {path} is damaged: layer {name}: {error}") from error
 
 

@@ -8,23 +8,33 @@ neither (they would act on the host, and cannot in a sandbox), and device nodes 
 
 from __future__ import annotations
 
+import errno
 import os
-import shutil
 import stat
-import tarfile
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
+from agentix.bundle.manifest import plain
+from agentix.bundle.removal import erase
 from agentix.errors import ImageError
 from agentix.provider.bubblewrap.scoped import resolve
+from agentix.provider.bubblewrap.tars import Tar
 
 if TYPE_CHECKING:
+    import tarfile
     from pathlib import Path
 
 _WHITEOUT = ".wh."
 _OPAQUE = ".wh..wh..opq"
 _RESERVED = ".wh..wh."
 _CHUNK = 1 << 20
+# What the system answers when the member is at fault, and not the disk.
+_IMPOSSIBLE = frozenset(
+    (
+        *(errno.EEXIST, errno.EFBIG, errno.EILSEQ, errno.EINVAL, errno.EISDIR, errno.ELOOP),
+        *(errno.EMLINK, errno.ENAMETOOLONG, errno.ENOENT, errno.ENOTDIR),
+    )
+)
 
 
 class Unpacker:
@@ -42,9 +52,15 @@ class Unpacker:
         Raises ImageError for a member that cannot be; tarfile's and the system's errors too.
         """
         self._fresh.clear()
-        with tarfile.open(fileobj=layer, mode="r|", bufsize=_CHUNK) as archive:
+        with Tar.open(fileobj=layer, mode="r|", bufsize=_CHUNK) as archive:
             while (member := archive.next()) is not None:
-                self._take(archive, member)
+                try:
+                    self._take(archive, member)
+                except OSError as error:
+                    if error.errno not in _IMPOSSIBLE:
+                        raise
+                    what = f"it has a member that cannot be made, {plain(member.name)!r}"
+                    raise ImageError(f"{what}: {error.strerror}") from error
                 archive.members = []  # type: ignore[attr-defined]  # it would keep them all
 
     def finish(self) -> None:
@@ -53,10 +69,10 @@ class Unpacker:
             if folder.is_dir() and not folder.is_symlink():
                 _set_time(folder, time)
 
-    def _take(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+    def _take(self, archive: Tar, member: tarfile.TarInfo) -> None:
         parts = [part for part in member.name.split("/") if part not in ("", ".")]
         if ".." in parts:
-            raise ImageError(f"it has a member that leads outside, {member.name!r}")
+            raise ImageError(f"it has a member that leads outside, {plain(member.name)!r}")
         if not parts:
             if member.isdir():
                 self._describe(self._root, member)
@@ -70,12 +86,14 @@ class Unpacker:
         elif name.startswith(_WHITEOUT):
             victim = name.removeprefix(_WHITEOUT)
             if victim in ("", ".", ".."):
-                raise ImageError(f"it has a member that removes what it must not, {member.name!r}")
+                raise ImageError(
+                    f"it has a member that removes what it must not, {plain(member.name)!r}"
+                )
             self._remove(parent / victim)
         else:
             self._make(archive, member, parent / name)
 
-    def _make(self, archive: tarfile.TarFile, member: tarfile.TarInfo, path: Path) -> None:
+    def _make(self, archive: Tar, member: tarfile.TarInfo, path: Path) -> None:
         if member.isdir():
             if path.is_symlink() or not path.is_dir():
                 self._remove(path)
@@ -89,10 +107,11 @@ class Unpacker:
             _set_time(path, member.mtime)
         elif member.isreg():
             self._remove(path)
-            content = archive.extractfile(member)
-            assert content is not None  # noqa: S101 - a regular file has content
             with path.open("xb") as file:
-                shutil.copyfileobj(content, file, _CHUNK)
+                for offset, piece in archive.pieces(member):
+                    file.seek(offset)
+                    file.write(piece)
+                file.truncate(member.size)
                 os.fchmod(file.fileno(), member.mode & 0o777 | 0o600)
             _set_time(path, member.mtime)
         elif member.isfifo():
@@ -102,7 +121,7 @@ class Unpacker:
         elif member.isdev():
             return
         else:
-            raise ImageError(f"it has a member of an unknown kind, {member.name!r}")
+            raise ImageError(f"it has a member of an unknown kind, {plain(member.name)!r}")
         while path not in self._fresh and path != self._root:
             self._fresh.add(path)
             path = path.parent
@@ -113,13 +132,13 @@ class Unpacker:
 
     def _link(self, member: tarfile.TarInfo, path: Path) -> None:
         if ".." in member.linkname.split("/"):
-            raise ImageError(f"it has a hard link that leads outside, {member.name!r}")
+            raise ImageError(f"it has a hard link that leads outside, {plain(member.name)!r}")
         source = resolve(self._root, member.linkname, follow_last=False)
         if source == path:
             return
         kind = _kind(source)
         if kind is None or stat.S_ISDIR(kind):
-            raise ImageError(f"it has a hard link to what is no file of it, {member.name!r}")
+            raise ImageError(f"it has a hard link to what is no file of it, {plain(member.name)!r}")
         self._remove(path)
         os.link(source, path, follow_symlinks=False)
 
@@ -133,26 +152,25 @@ class Unpacker:
                 folder.mkdir()
                 folder.chmod(0o755)
             if not known.is_dir():
-                raise ImageError(f"it has members below {name!r}, which is no folder")
+                raise ImageError(f"it has members below {plain(name)!r}, which is no folder")
             self._parents[name] = known
         return known
 
     def _hide(self, folder: Path) -> None:
         """Remove what lower layers have in *folder*, not what this one brought already."""
-        for child in list(folder.iterdir()):
-            if child not in self._fresh:
-                self._remove(child)
-            elif child.is_dir() and not child.is_symlink():
-                self._hide(child)
+        waiting = [folder]
+        while waiting:
+            for child in list(waiting.pop().iterdir()):
+                if child not in self._fresh:
+                    self._remove(child)
+                elif child.is_dir() and not child.is_symlink():
+                    waiting.append(child)
 
     def _remove(self, path: Path) -> None:
         kind = _kind(path)
         if kind is None:
             return
-        if stat.S_ISDIR(kind):
-            shutil.rmtree(path)
-        else:
-            path.unlink()
+        erase(path)
         if stat.S_ISDIR(kind) or stat.S_ISLNK(kind):
             self._parents.clear()
 

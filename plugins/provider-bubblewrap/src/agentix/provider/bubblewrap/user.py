@@ -7,6 +7,7 @@ import pwd
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agentix.bundle.manifest import plain
 from agentix.errors import ImageError
 from agentix.provider.bubblewrap.scoped import resolve
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from agentix.provider.bubblewrap.images import Image
 
 _MAX_ID = 2**32 - 2
+_MAX_DIGITS = 10
 _MAX_FILE = 1 << 20
 
 
@@ -39,26 +41,33 @@ def user_of(image: Image) -> User:
         except KeyError:
             home = "/"
         return User(os.getuid(), os.getgid(), home)
-    name, _, group = (image.run.user or "0").partition(":")
+    name, _, group = (image.run.user or "").partition(":")
+    name = name or "0"
     accounts = _table(image.root, "etc/passwd", 7)
     account = next((a for a in accounts if a[0] == name), None)
-    if account is None and name.isdecimal():
+    if account is None and _is_number(name):
         account = next((a for a in accounts if a[2] == name), None)
-    if account is not None and account[2].isdecimal() and account[3].isdecimal():
+    if account is not None and _is_number(account[2]) and _is_number(account[3]):
         uid, gid, home = int(account[2]), int(account[3]), account[5] or "/"
-    elif name.isdecimal():
+    elif _is_number(name):
         uid, gid, home = int(name), 0, "/"
     else:
-        raise ImageError(f"image {image.label} runs as user {name!r}, which its passwd lacks")
+        raise ImageError(
+            f"image {image.label} runs as user {plain(name)!r}, which its passwd lacks"
+        )
     if group:
         groups = _table(image.root, "etc/group", 4)
         number = next((g[2] for g in groups if g[0] == group), group)
-        if not number.isdecimal():
-            raise ImageError(f"image {image.label} runs as group {group!r}, which it lacks")
+        if not _is_number(number):
+            raise ImageError(f"image {image.label} runs as group {plain(group)!r}, which it lacks")
         gid = int(number)
     if max(uid, gid) > _MAX_ID:
         raise ImageError(f"image {image.label} runs as user {name}:{group}, which is no number")
     return User(uid, gid, home)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS
 
 
 def _table(root: Path, name: str, columns: int) -> list[list[str]]:
