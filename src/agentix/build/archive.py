@@ -25,6 +25,7 @@ from agentix.build import signature
 from agentix.build.cache import cache_folder
 from agentix.build.debian import Package, compare_versions
 from agentix.build.download import open_session
+from agentix.build.ungrouped import ungrouped
 from agentix.errors import LockError
 from agentix.progress import SILENT, Progress
 
@@ -126,14 +127,12 @@ class Archive:
             async with open_session(len(architectures)) as session:
                 release = await self._release(session, suite)
                 sums = _checksums(release)
-                try:
+                with ungrouped(LockError):
                     async with asyncio.TaskGroup() as group:
                         tasks = [
                             group.create_task(self._index(session, suite, architecture, sums))
                             for architecture in architectures
                         ]
-                except* LockError as errors:
-                    raise errors.exceptions[0] from None
             files = [task.result() for task in tasks]
             state = "fetched" if any(fresh for _, fresh in files) else "cached"
             step.outcome(f"Debian {suite}, {state}")

@@ -20,6 +20,7 @@ from agentix import nix, platforms
 from agentix.build import programs
 from agentix.build.artifacts import Needed, Needs, total_size
 from agentix.build.cache import cache_folder
+from agentix.build.ungrouped import ungrouped
 from agentix.errors import FetchError
 from agentix.progress import SILENT, Progress, Step
 
@@ -204,7 +205,7 @@ async def _download(
     with progress.step("fetch", total=total_size(wanted), unit="bytes") as step:
         async with open_session(_AT_ONCE) as session:
             turns = asyncio.Semaphore(_AT_ONCE)
-            try:
+            with ungrouped(FetchError):
                 async with asyncio.TaskGroup() as group:
                     for file, address in addresses.items():
                         place = _place(downloads, file)
@@ -213,8 +214,6 @@ async def _download(
                             session, address, file, place, step, patience or Patience(), turns
                         )
                         group.create_task(job)
-            except* FetchError as errors:
-                raise errors.exceptions[0] from None
         step.outcome(f"{len(wanted)} files, {total_size(wanted) / 1e6:.1f} MB")
 
 

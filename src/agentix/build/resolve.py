@@ -23,6 +23,7 @@ from agentix.build.resolution import Resolution, Resolver, pinned_versions
 from agentix.build.runtime_requirement import runtime_folder, runtime_requirement
 from agentix.build.system import Packages, kept_system_tools, lock_system_tools
 from agentix.build.toolchain import Toolchain, choose
+from agentix.build.ungrouped import ungrouped
 from agentix.errors import LockError
 from agentix.platforms import PLATFORMS, PlatformName
 from agentix.progress import SILENT, Progress
@@ -58,10 +59,8 @@ def lock_project(
     )
     names = frozenset(map(canonicalize_name, () if isinstance(upgrade, bool) else upgrade))
     locking = _Locking(project, Resolver(root, toolchain, names), previous, progress)
-    try:
+    with ungrouped(LockError):
         return asyncio.run(locking.run())
-    except* LockError as errors:
-        raise _first(errors) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,8 +206,3 @@ def _previous(root: Path) -> Lock | None:
 
 def _host_python() -> str:
     return f"{sys.version_info.major}.{sys.version_info.minor}"
-
-
-def _first(errors: BaseExceptionGroup[LockError]) -> LockError:
-    error = errors.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -6,7 +6,6 @@ import asyncio
 import os
 import re
 import shutil
-import signal
 import sys
 import tempfile
 import tomllib
@@ -68,7 +67,7 @@ async def run(
         ) from None
     finally:
         if process.returncode is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            process.kill()
             await process.wait()
     if process.returncode != 0:
         raise UvFailed(_gist(errors.decode(errors="replace")))
