@@ -38,6 +38,13 @@ def test_the_message_has_the_traceback_from_inside() -> None:
     assert "boom" in text
 
 
+def test_a_failure_of_the_call_itself_is_not_named_twice() -> None:
+    error = errors.CallTimeout(
+        RemoteErrorInfo("CallTimeout", "no result within 1 s"), target="m::f"
+    )
+    assert str(error) == "m::f: no result within 1 s"
+
+
 @pytest.mark.parametrize(
     ("returncode", "name"), [(-9, "SIGKILL"), (-62, "signal 62"), (3, None), (None, None)]
 )

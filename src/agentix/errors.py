@@ -98,10 +98,14 @@ class RemoteCallError(AgentixError):
         self.error = error
         self.target = target
         # One argument: with two, OSError would take them for an error number and its text.
-        super().__init__(f"{target}: {error.type}: {error.message}")
+        super().__init__(f"{target}: {error.message}")
 
     def __str__(self) -> str:
-        head = f"{self.target}: {self.error.type}: {self.error.message}"
+        kind = self.error.type
+        said = (
+            self.error.message if kind == type(self).__name__ else f"{kind}: {self.error.message}"
+        )
+        head = f"{self.target}: {said}"
         trace = self.error.traceback.rstrip()
         return f"{head}\n\nTraceback from inside the sandbox:\n{trace}" if trace else head
 
