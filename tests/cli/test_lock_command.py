@@ -54,7 +54,7 @@ def test_without_upgrade_the_only_word_is_the_folder() -> None:
     assert _split(["aiohttp"], upgrade=False) == (Path("aiohttp"), [])
 
 
-def test_an_interrupt_at_the_terminal_also_ends_what_uv_runs(tmp_path: Path) -> None:
+def test_an_interrupt_ends_what_uv_runs_and_reaches_us_alone(tmp_path: Path) -> None:
     waits = "import os, time\nopen('pid.new', 'w').write(str(os.getpid()))\n"
     waits += "os.rename('pid.new', 'pid')\ntime.sleep(600)\n"
     (tmp_path / "setup.py").write_text(waits)
@@ -71,10 +71,10 @@ def test_an_interrupt_at_the_terminal_also_ends_what_uv_runs(tmp_path: Path) -> 
         assert time.monotonic() < end
         time.sleep(0.02)
     backend = int((tmp_path / "pid").read_text())
-    os.killpg(process.pid, signal.SIGINT)
+    assert os.getpgid(backend) != process.pid  # else a terminal would interrupt it before us
+    process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130, errors
-    assert "agentix: cannot" not in errors
     while Path(f"/proc/{backend}").exists() and _state(backend) != "Z":
         assert time.monotonic() < end
         time.sleep(0.02)
