@@ -6,7 +6,6 @@ The task image is made here: one static busybox and nothing else. No Python, no 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import shutil
 import subprocess
@@ -14,7 +13,6 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
 
 from agentix import SandboxConfig
 from agentix.provider.bubblewrap import BubblewrapProvider
@@ -25,18 +23,16 @@ sys.path.insert(0, str(HERE / "hello-world"))
 from hello_world import greet  # noqa: E402 - an ordinary project, found where it lies
 
 
-def agentix(*arguments: str) -> dict[str, Any]:
-    """Run one command as a person would, and return what it prints for scripts."""
+def agentix(*arguments: str) -> str:
+    """Run one command as a person would, and return the first line that it prints for scripts."""
     started = time.perf_counter()
     shown = ["agentix", *(os.path.relpath(a) if Path(a).exists() else a for a in arguments)]
     print(f"\n$ {' '.join(shown)}", flush=True)
-    command = [str(AGENTIX), *arguments, "--format", "json"]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    done = subprocess.run([str(AGENTIX), *arguments], stdout=subprocess.PIPE, text=True)
     if done.returncode:
         sys.exit(done.returncode)
-    answer: dict[str, Any] = json.loads(done.stdout)
-    print(f"  took {time.perf_counter() - started:.2f} s")
-    return answer
+    print(f"{done.stdout}({time.perf_counter() - started:.2f} s)", flush=True)
+    return done.stdout.splitlines()[0]
 
 
 def busybox_image(bundle: Path, folder: Path) -> Path:
@@ -68,16 +64,12 @@ async def call(image: Path, bundle: str) -> None:
 def main() -> None:
     """Run the whole chain and show how long each part took."""
     started = time.perf_counter()
-    built = agentix("build", str(HERE / "hello-world"))
-    state = "nothing had changed" if built["cached"] else f"{built['size'] / 1e6:.1f} MB"
-    print(f"  {os.path.relpath(built['bundle'])}  ({state})")
-    print(f"  {built['digest']}")
-    deployed = agentix("deploy", "bubblewrap", built["bundle"])
-    print(f"  {deployed['bundle']}")
+    tar = agentix("build", str(HERE / "hello-world"))
+    entry = agentix("deploy", "bubblewrap", tar)
     print("\n>>> await sandbox.remote(greet, 'sandbox')", flush=True)
     with tempfile.TemporaryDirectory(prefix="agentix-demo-") as scratch:
-        image = busybox_image(Path(deployed["bundle"]), Path(scratch) / "image")
-        asyncio.run(call(image, deployed["bundle"]))
+        image = busybox_image(Path(entry), Path(scratch) / "image")
+        asyncio.run(call(image, entry))
     print(f"\nall of it in {time.perf_counter() - started:.1f} s")
 
 
