@@ -6,9 +6,11 @@ import asyncio
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -67,7 +69,8 @@ async def run(
         ) from None
     finally:
         if process.returncode is None:
-            process.kill()
+            with suppress(ProcessLookupError):  # ended, and we have yet to hear of it
+                os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if process.returncode != 0:
         raise UvFailed(_gist(errors.decode(errors="replace")))
