@@ -227,6 +227,13 @@ def test_wheels_of_a_flat_index_are_locked_and_one_platform_may_be_missing(tmp_p
     assert "cp38-abi3-manylinux_2_17_x86_64" in missing
 
 
+def test_a_platform_that_uv_is_told_to_leave_out_is_missing(tmp_path: Path) -> None:
+    only = "[tool.uv]\nenvironments = [\"platform_machine == 'x86_64'\"]\n"
+    lock = lock_project(put(tmp_path / "app", "idna==3.4", more=only))
+    assert "idna-3.4-py3-none-any.whl" in lock.platforms["linux/amd64"].wheels
+    assert "[tool.uv] environments leaves out" in (lock.platforms["linux/arm64"].missing or "")
+
+
 def test_a_released_agentix_puts_the_runtime_of_its_own_version_into_the_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -281,6 +288,14 @@ def test_what_cannot_be_locked_is_one_line_that_names_it(
     assert "Traceback" not in message
     assert "File " not in message
     assert not (app / "bundle.lock").exists()
+
+
+def test_of_resolutions_that_all_fail_at_once_one_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_CACHE_DIR", "/proc/nowhere")
+    with pytest.raises(LockError, match="/proc/nowhere"):
+        lock_project(put(tmp_path / "app"))
 
 
 def test_a_backend_that_cannot_be_had_is_named(tmp_path: Path) -> None:

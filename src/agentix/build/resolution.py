@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from packaging.markers import Marker
+
 from agentix.build import uv
 from agentix.build.lock import Artifact
+from agentix.build.project import read_tree, workspace_root
 from agentix.build.wheels import Interpreter, select
 from agentix.errors import LockError
 from agentix.platforms import PLATFORMS, PlatformName
@@ -68,7 +71,13 @@ class Resolver:
             constraints=constraints,
             preferred={k: v for k, v in preferred.items() if k not in self.released},
         )
-        return await asyncio.to_thread(_choose, lock, base, interpreters)
+        return await asyncio.to_thread(_choose, lock, base, interpreters, self._environments())
+
+    def _environments(self) -> list[str]:
+        """Return the markers of the only environments that uv resolves for; none means all."""
+        tool = read_tree(workspace_root(self.root)).tables.get("tool", {})
+        found = tool.get("uv", {}).get("environments", [])
+        return [found] if isinstance(found, str) else found
 
 
 def pinned_versions(lock: Lock | None, files: Iterable[str]) -> dict[str, str]:
@@ -79,10 +88,16 @@ def pinned_versions(lock: Lock | None, files: Iterable[str]) -> dict[str, str]:
     return {package: found.pop() for package, found in versions.items() if len(found) == 1}
 
 
-def _choose(lock: Pylock, base: Path, interpreters: Sequence[Interpreter]) -> Resolution:
+def _choose(
+    lock: Pylock, base: Path, interpreters: Sequence[Interpreter], environments: Sequence[str]
+) -> Resolution:
     resolution = Resolution()
     for interpreter in interpreters:
         platform = interpreter.platform.name
+        known = [Marker(text).evaluate(interpreter.environment()) for text in environments]
+        if known and not any(known):
+            resolution.missing[platform] = f"[tool.uv] environments leaves out {interpreter}"
+            continue
         selection, unusable = select(lock, interpreter)
         for name, path in selection.directories:
             resolution.trees[name] = Path(os.path.normpath(base / path))
