@@ -12,7 +12,7 @@
 derivation {
   name = store;
   inherit system;
-  builder = "/run 'agentix fetch' to get ${store}";
+  builder = "/${store} is not in the Nix store, run agentix fetch, looking for a builder";
   outputHashMode = "recursive";
   outputHashAlgo = "sha256";
   outputHash = sha256;
