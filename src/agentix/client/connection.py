@@ -9,6 +9,7 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from agentix.client.health import Health
+from agentix.client.held_socket import HeldSocket
 from agentix.errors import RemoteErrorInfo, RuntimeUnreachable
 from agentix.wire import messages
 from agentix.wire.errors import MalformedError
@@ -52,10 +53,11 @@ class Connection:
     def __init__(self, url: RuntimeURL, token: str | None) -> None:
         self._url = url
         self._token = token
+        self._socket: HeldSocket | None = None
         self._session: aiohttp.ClientSession | None = None
         self._closed = False
 
-    def _open(self) -> aiohttp.ClientSession:
+    def _open(self, target: str) -> aiohttp.ClientSession:
         if self._closed:
             raise RuntimeError(f"the client of {self._url.text} is closed")
         if self._session is None:
@@ -67,8 +69,12 @@ class Connection:
             # the network; a runtime is never behind one.
             connector: aiohttp.BaseConnector
             if self._url.socket is not None:
+                try:
+                    self._socket = HeldSocket(self._url.socket)
+                except OSError as exc:
+                    self._unreachable(exc, target)
                 connector = aiohttp.UnixConnector(
-                    self._url.socket, limit=0, keepalive_timeout=_KEEP_ALIVE
+                    self._socket.path, limit=0, keepalive_timeout=_KEEP_ALIVE
                 )
             else:
                 connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE)
@@ -94,6 +100,9 @@ class Connection:
         if session is not None:
             await session.close()
             await asyncio.sleep(0)  # transports close in the loop's next turn
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
 
     async def call(self, head: bytes, parts: Iterable[Buffer], size: int, target: str) -> Answer:
         """Send a call and wait for its answer; cancelling this cancels the call in the sandbox.
@@ -103,7 +112,7 @@ class Connection:
         """
         import aiohttp
 
-        session = self._open()
+        session = self._open(target)
         prefix = body_prefix(head)
         headers = None
         data: bytes | AsyncIterator[Buffer]
@@ -132,7 +141,7 @@ class Connection:
         """Ask the runtime about itself."""
         import aiohttp
 
-        session = self._open()
+        session = self._open("health")
         try:
             async with (
                 asyncio.timeout(_HEALTH_TIMEOUT),
