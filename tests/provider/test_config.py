@@ -11,7 +11,14 @@ from agentix.provider.base import SandboxConfig, SandboxResource
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [("16g", 16 * 2**30), ("512M", 512 * 2**20), ("1.5GiB", 3 * 2**29), ("4096", 4096), (7, 7)],
+    [
+        ("16g", 16 * 2**30),
+        ("9007199254740993", 9007199254740993),
+        ("512M", 512 * 2**20),
+        ("1.5GiB", 3 * 2**29),
+        ("4096", 4096),
+        (7, 7),
+    ],
 )
 def test_memory_is_bytes_or_a_size_in_units_of_1024(text: Any, size: int) -> None:
     assert SandboxResource(memory=text).memory == size
@@ -25,11 +32,16 @@ def test_memory_is_bytes_or_a_size_in_units_of_1024(text: Any, size: int) -> Non
         {"memory": "-1g"},
         {"memory": 1.5},
         {"memory": True},
+        {"memory": "9" * 400 + "g"},
+        {"memory": "1." + "9" * 5000},
+        {"memory": 2**64},
         {"cpu": 0},
         {"cpu": float("inf")},
         {"cpu": float("nan")},
+        {"cpu": 1e300},
         {"gpu": 0},
         {"gpu": 1.0},
+        {"gpu": 2**40},
         {"disk": 1},
     ],
 )
@@ -49,6 +61,9 @@ def test_the_limits_that_were_asked_for_are_named() -> None:
         {"typo": 1},
         {"image": ""},
         {"bundle": " "},
+        {"image": "a\0b"},
+        {"bundle": "a\0b"},
+        {"bundle": Path("a\0b")},
         {"platform": "linux/vax"},
         {"env": {"": "x"}},
         {"env": {"A=B": "x"}},

@@ -121,3 +121,12 @@ def test_a_base_that_others_could_have_prepared_is_neither_used_nor_read(
         RuntimeFolder.find(folder.sandbox_id)
     with pytest.raises(ProviderError, match="open to other users"):
         RuntimeFolder.create("test")
+
+
+def test_a_sandbox_of_another_provider_is_neither_given_nor_gone(base: Path) -> None:
+    folder = RuntimeFolder.create("one")
+    folder.record({})
+    assert RuntimeFolder.find(folder.sandbox_id, "one")[0] == folder
+    with pytest.raises(ProviderError, match="another provider") as caught:
+        RuntimeFolder.find(folder.sandbox_id, "other")
+    assert not isinstance(caught.value, SandboxNotFound)

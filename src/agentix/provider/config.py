@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated
 
@@ -17,7 +18,7 @@ from pydantic import (
 
 from agentix import platforms
 
-_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
+_MEMORY = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*([kmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
 
@@ -28,7 +29,7 @@ def _parse_memory(value: object) -> object:
     match = _MEMORY.fullmatch(value.strip())
     if match is None:
         raise ValueError(f"memory {value!r} is not a size; write bytes, or a number and k, m, g, t")
-    return int(float(match[1]) * _UNITS[match[2].lower()])
+    return int(Fraction(match[1]) * _UNITS[match[2].lower()])
 
 
 def _as_text(value: object) -> object:
@@ -36,6 +37,9 @@ def _as_text(value: object) -> object:
 
 
 Text = Annotated[str, BeforeValidator(_as_text), Field(min_length=1)]
+
+
+Memory = Annotated[StrictInt, BeforeValidator(_parse_memory), Field(gt=0, lt=2**60)]
 
 
 class SandboxResource(BaseModel):
@@ -46,9 +50,9 @@ class SandboxResource(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    cpu: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
-    memory: Annotated[StrictInt, BeforeValidator(_parse_memory), Field(gt=0)] | None = None
-    gpu: Annotated[StrictInt, Field(gt=0)] | None = None
+    cpu: Annotated[float, Field(gt=0, le=2**20, allow_inf_nan=False)] | None = None
+    memory: Memory | None = None
+    gpu: Annotated[StrictInt, Field(gt=0, le=1024)] | None = None
 
     def requested(self) -> list[str]:
         """Return the names of the limits that are set."""
@@ -75,6 +79,13 @@ class SandboxConfig(BaseModel):
     @classmethod
     def _known_platform(cls, value: str | None) -> str | None:
         return value if value is None else platforms.parse(value).name
+
+    @field_validator("image", "bundle")
+    @classmethod
+    def _possible_name(cls, value: str | Path) -> str | Path:
+        if "\0" in str(value):
+            raise ValueError(f"{str(value)!r} has a NUL in it, which no name can have")
+        return value
 
     @field_validator("bundle")
     @classmethod

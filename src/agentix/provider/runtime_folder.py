@@ -74,10 +74,11 @@ class RuntimeFolder:
         return folder
 
     @classmethod
-    def find(cls, sandbox_id: SandboxId) -> tuple[RuntimeFolder, dict[str, Any]]:
+    def find(cls, sandbox_id: SandboxId, prefix: str = "") -> tuple[RuntimeFolder, dict[str, Any]]:
         """Return the folder of *sandbox_id*, and the facts that were recorded with it.
 
-        Raises SandboxNotFound.
+        Raises SandboxNotFound; ProviderError when its id does not begin with *prefix*: then
+        another provider made it.
         """
         if _ID.fullmatch(sandbox_id):
             for base in _bases():
@@ -87,8 +88,13 @@ class RuntimeFolder:
                     content = json.loads((base / sandbox_id / "record.json").read_bytes())
                 except (OSError, ValueError):
                     continue
-                if content["format"] == _FORMAT:
-                    return cls(base / sandbox_id, content["token"]), content["facts"]
+                if content["format"] != _FORMAT:
+                    continue
+                if prefix and not sandbox_id.startswith(f"{prefix}-"):
+                    raise ProviderError(
+                        f"sandbox {sandbox_id} was made by another provider; ask that one"
+                    )
+                return cls(base / sandbox_id, content["token"]), content["facts"]
         raise SandboxNotFound(f"no sandbox {sandbox_id!r} is known to this user on this machine")
 
     @property

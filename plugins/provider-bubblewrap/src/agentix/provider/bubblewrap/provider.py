@@ -87,15 +87,18 @@ class BubblewrapProvider(SandboxProvider):
 
         what = f"ending sandbox {folder.sandbox_id}"
         async with undone_on_error(undo, what=what, within=_BOUND):
-            options = await asyncio.to_thread(
-                options_for,
-                image,
-                nix=bundle.nix,
-                folder=folder,
-                added=config.env,
-                config=self.config,
-                mounted=mounted,
-            )
+            try:
+                options = await asyncio.to_thread(
+                    options_for,
+                    image,
+                    nix=bundle.nix,
+                    folder=folder,
+                    added=config.env,
+                    config=self.config,
+                    mounted=mounted,
+                )
+            except OSError as error:
+                raise ImageError(f"image {image.label} cannot be read: {error}") from error
             starting = asyncio.create_task(SandboxProcess.start(program, options, _COMMAND, tail))
             try:
                 process = await asyncio.shield(starting)
@@ -116,7 +119,7 @@ class BubblewrapProvider(SandboxProvider):
     async def delete(self, sandbox_id: SandboxId) -> None:
         """End the sandbox and remove its folder; nothing happens when it is gone already."""
         try:
-            folder, facts = RuntimeFolder.find(sandbox_id)
+            folder, facts = RuntimeFolder.find(sandbox_id, _PREFIX)
         except SandboxNotFound:
             return
 
@@ -131,7 +134,7 @@ class BubblewrapProvider(SandboxProvider):
 
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a handle of a sandbox that lives; SandboxNotFound when it does not."""
-        folder, facts = RuntimeFolder.find(sandbox_id)
+        folder, facts = RuntimeFolder.find(sandbox_id, _PREFIX)
         if not SandboxProcesses.parse(facts).first.runs():
             raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it to tidy up")
         return self._handle(folder)

@@ -68,17 +68,18 @@ class DockerProvider(SandboxProvider):
 
             what = f"removing what was made of sandbox {folder.sandbox_id}"
             async with undone_on_error(undo, what=what, within=_UNDO_BOUND):
-                folder.record({"provider": "docker", "engine": where})
+                folder.record({"engine": where})
                 return await self._start(engine, config, image, bundle, folder)
 
     async def delete(self, sandbox_id: SandboxId) -> None:
         """Stop the container, remove it with its volumes, and remove its folder."""
-        if not _ID.fullmatch(sandbox_id):
-            return
         folder, where = None, None
-        with contextlib.suppress(SandboxNotFound):  # then a container may be left all the same
-            folder, facts = RuntimeFolder.find(sandbox_id)
+        try:
+            folder, facts = RuntimeFolder.find(sandbox_id, _PREFIX)
             where = str(facts["engine"])
+        except SandboxNotFound:  # a container may be left all the same
+            if not _ID.fullmatch(sandbox_id):
+                return
         name = container.name(sandbox_id)
         async with _connected(where or address()) as engine:
             await to_the_end(engine.stop, name, grace=self._choices.stop_timeout)
@@ -88,9 +89,7 @@ class DockerProvider(SandboxProvider):
 
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a new handle of a container that runs, also from another process."""
-        folder, facts = RuntimeFolder.find(sandbox_id)
-        if facts.get("provider") != "docker":
-            raise SandboxNotFound(f"sandbox {sandbox_id} is not a Docker container")
+        folder, facts = RuntimeFolder.find(sandbox_id, _PREFIX)
         async with _connected(facts["engine"]) as engine:
             state = await to_the_end(engine.state, container.name(sandbox_id))
         if state is None or not state.running:
