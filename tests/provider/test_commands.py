@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def agentix(
-    *arguments: str | Path, path: Path | None = None, cache: Path | None = None
+    *arguments: str | Path,
+    path: Path | None = None,
+    cache: Path | None = None,
+    cwd: Path | None = None,
 ) -> subprocess.CompletedProcess[str]:
     environment = dict(os.environ)
     if path is not None:
@@ -27,7 +30,7 @@ def agentix(
         environment["AGENTIX_CACHE_DIR"] = str(cache)
     command = [sys.executable, "-c", "from agentix.cli import main; main()", *map(str, arguments)]
     return subprocess.run(
-        command, capture_output=True, text=True, timeout=60, env=environment, check=False
+        command, capture_output=True, text=True, timeout=60, env=environment, check=False, cwd=cwd
     )
 
 
@@ -66,6 +69,21 @@ def test_without_a_bundle_there_is_no_output_and_the_exit_code_says_so(
     assert result.stdout == ""
     assert result.stderr.count("agentix: ") == 1
     assert "Traceback" not in result.stderr
+
+
+def test_an_empty_bundle_is_not_the_folder_that_the_command_runs_in(tmp_path: Path) -> None:
+    entry = make_entry(tmp_path)
+    for ref in ("", " "):
+        result = agentix("deploy", "bubblewrap", ref, cwd=entry)
+        assert (result.returncode, result.stdout) == (1, "")
+        assert "no bundle was given" in result.stderr
+
+
+def test_a_platform_that_does_not_exist_is_not_offered_to_be_built(tmp_path: Path) -> None:
+    result = agentix("deploy", "bubblewrap", make_entry(tmp_path), "--platform", "linux/vax")
+    assert result.returncode == 1
+    assert "linux/arm64" in result.stderr
+    assert "build it" not in result.stderr
 
 
 def test_a_bundle_for_another_platform_than_wanted_is_refused(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agentix import platforms
 from agentix.bundle.manifest import MAX_MANIFEST_BYTES, Manifest
 from agentix.errors import BundleError
 
@@ -36,6 +37,10 @@ class CachedBundle:
 
     def check_platform(self, platform: str) -> None:
         """Raise BundleError unless this bundle runs on *platform* (such as ``linux/amd64``)."""
+        try:
+            platform = platforms.parse(platform).name
+        except ValueError as error:
+            raise BundleError(str(error)) from error
         if self.manifest.platform != platform:
             raise BundleError(
                 f"bundle {self.manifest.title} is for {self.manifest.platform}, not for {platform};"

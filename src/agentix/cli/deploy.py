@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -60,7 +60,7 @@ def _command_for(backend: str) -> Any:
 
     def deploy(
         bundle: Annotated[
-            Path, typer.Argument(help="A .bundle.tar, a cache entry, sha256-…, or a nix result.")
+            str, typer.Argument(help="A .bundle.tar, a cache entry, sha256-…, or a nix result.")
         ],
         name: Annotated[
             str | None, typer.Option(help="What to call it, where the backend has names.")
@@ -71,13 +71,16 @@ def _command_for(backend: str) -> Any:
         output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TEXT,
     ) -> None:
         from agentix.cli.progress import terminal_progress
+        from agentix.errors import BundleError
         from agentix.provider.deploy import deploy as deploy_to
         from agentix.provider.registry import providers
 
+        if not bundle.strip():  # which a path would take for the folder that this runs in
+            raise BundleError("no bundle was given; give what `agentix build` printed")
         provider = providers().get(backend)
         with terminal_progress() as progress:
             deployed = asyncio.run(
-                deploy_to(provider, bundle, name=name, platform=platform, progress=progress)
+                deploy_to(provider, Path(bundle), name=name, platform=platform, progress=progress)
             )
         _print(deployed, output)
 
