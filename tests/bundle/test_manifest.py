@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from agentix.bundle import Info, Manifest
-from agentix.bundle.manifest import plain
 from agentix.errors import BundleError
 from bundle.handmade import INFO, store_name
 
@@ -107,9 +106,3 @@ def test_an_info_is_no_manifest_and_a_manifest_no_info() -> None:
         Manifest.parse(json.dumps(INFO).encode())
     with pytest.raises(BundleError):
         Info.parse(json.dumps(GOOD).encode())
-
-
-def test_what_others_chose_is_shown_as_one_printable_line() -> None:
-    assert plain("a\x1b[31m\nb‮") == "a\\x1b[31m\\nb\\u202e"
-    assert plain(b"\xff\xfe") == "\\xff\\xfe"
-    assert len(plain("x" * 1000)) == 240

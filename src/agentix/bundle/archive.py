@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
-from agentix.bundle.manifest import plain
 from agentix.bundle.tree import Kind
 from agentix.errors import BundleError
+from agentix.text import plain
 
 BLOCK = 512
 END = bytes(2 * BLOCK)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from agentix.bundle import archive
 from agentix.bundle.archive import BLOCK, Member
-from agentix.bundle.manifest import plain
 from agentix.errors import BundleError
+from agentix.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

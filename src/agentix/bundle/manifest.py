@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic import model_validator as _model_validator
 
 from agentix.errors import BundleError
+from agentix.text import plain
 
 FORMAT = 1
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
@@ -146,15 +147,3 @@ class Manifest(Info):
 class _Format(BaseModel):
     model_config = ConfigDict(extra="ignore", strict=True)
     format: int
-
-
-def plain(text: str | bytes, limit: int = 240) -> str:
-    """Return *text*, which a hostile file may have chosen, as one printable line."""
-    if isinstance(text, bytes):
-        text = text.decode("utf-8", "backslashreplace")
-    line = (
-        text
-        if text.isprintable()
-        else "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
-    )
-    return line if len(line) <= limit else line[: limit - 1] + "…"

@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from agentix.bundle.blocks import Blocks
 from agentix.bundle.folder import Folder
 from agentix.bundle.lane import Lane
-from agentix.bundle.manifest import MAX_MANIFEST_BYTES, Info, Manifest, plain
+from agentix.bundle.manifest import MAX_MANIFEST_BYTES, Info, Manifest
 from agentix.bundle.nar import Nar, OutOfOrder
 from agentix.bundle.tree import Kind
 from agentix.errors import BundleError
+from agentix.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

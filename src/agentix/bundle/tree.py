@@ -8,8 +8,8 @@ import stat
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentix.bundle.manifest import plain
 from agentix.errors import BundleError
+from agentix.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from agentix.bundle.manifest import plain
 from agentix.errors import ImageError
 from agentix.provider.bubblewrap.tars import DAMAGED, Tar
+from agentix.text import plain
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,7 +22,6 @@ from pydantic import ValidationError
 
 from agentix import platforms
 from agentix.bundle import cache_root, staging
-from agentix.bundle.manifest import plain
 from agentix.bundle.memory import Memory
 from agentix.bundle.removal import remove
 from agentix.errors import ImageError
@@ -30,6 +29,7 @@ from agentix.folders import what_to_do
 from agentix.provider.bubblewrap.archive import ImageDescription, RunConfig, describe
 from agentix.provider.bubblewrap.tars import DAMAGED, Tar
 from agentix.provider.bubblewrap.unpack import Unpacker
+from agentix.text import plain
 
 if TYPE_CHECKING:
     from agentix.provider.bubblewrap.archive import Layer

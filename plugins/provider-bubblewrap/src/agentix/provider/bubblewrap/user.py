@@ -7,9 +7,9 @@ import pwd
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agentix.bundle.manifest import plain
 from agentix.errors import ImageError
 from agentix.provider.bubblewrap.scoped import resolve
+from agentix.text import plain
 
 if TYPE_CHECKING:
     from pathlib import Path
