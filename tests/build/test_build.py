@@ -233,7 +233,7 @@ def test_a_link_that_leads_out_is_told_before_somebody_misses_it(
     (root / "more.py").symlink_to("../agentix/README.md")
     with terminal_progress() as progress:
         build_bundle(root, progress=progress)
-    assert f"warning: {root}/more.py is a link to what is no part" in capsys.readouterr().err
+    assert f"warning: {root}/more.py leads out of the source" in capsys.readouterr().err
 
 
 def test_a_project_that_differs_each_time_is_found_out(root: Path) -> None:

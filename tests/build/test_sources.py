@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agentix.build.lock import Lock, LockedProject, Target
-from agentix.build.sources import Source, lost_links, source_files, sources
+from agentix.build.sources import Source, source_files, sources, unseen
 from agentix.errors import ProjectError
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def test_links_are_kept_as_links_also_broken_ones_and_those_to_folders(
     assert not any(name.startswith("folder/") for name in source_files(root))
 
 
-def test_links_that_stand_for_what_the_build_does_not_see_are_told(repository: Path) -> None:
+def test_what_is_there_but_the_build_does_not_see_is_told(repository: Path) -> None:
     put(repository, ".env", ".gitignore", "data/a.txt")
     (repository / ".gitignore").write_text(".env\n")
     put(repository.parent, "shared.py")
@@ -129,6 +129,9 @@ def test_links_that_stand_for_what_the_build_does_not_see_are_told(repository: P
         "through": "folder/a.txt",
     }.items():
         (repository / name).symlink_to(target)
+    for name in ("inner", "vendored"):
+        put(repository, f"{name}/lib/pyproject.toml")
+        git(repository / name, "init", "--quiet")
     lost = {
         "absolute": str(repository / "data"),
         "hidden": ".env",
@@ -138,7 +141,8 @@ def test_links_that_stand_for_what_the_build_does_not_see_are_told(repository: P
     for name, target in lost.items():
         (repository / name).symlink_to(target)
     source = Source(repository, tuple(source_files(repository)))
-    assert lost_links(source) == sorted(lost)
+    projects = [repository, repository / "vendored" / "lib"]
+    assert unseen(source, projects) == sorted([*lost, "inner"])
 
 
 @pytest.mark.parametrize("kind", ["repository", "plain"])
@@ -183,13 +187,26 @@ def test_a_git_environment_from_outside_changes_nothing(
     assert source_files(repository) == ["pyproject.toml", "src/app/__init__.py"]
 
 
+def test_what_is_ignored_stays_out_before_there_is_a_repository(plain: Path) -> None:
+    put(plain, ".env", "src/app/.env", "src/app/build/x.py", "dist/x")
+    (plain / ".gitignore").write_text(".env\n")
+    assert source_files(plain) == [
+        ".gitignore",
+        "pyproject.toml",
+        "src/app/__init__.py",
+        "src/app/build/x.py",
+    ]
+
+
 def test_without_git_a_repository_is_refused_rather_than_copied_with_its_secrets(
     repository: Path, plain: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(plain))
     assert source_files(plain) == ["pyproject.toml", "src/app/__init__.py"]
-    with pytest.raises(ProjectError, match="install git"):
-        source_files(repository)
+    (plain / ".gitignore").touch()
+    for root in (repository, plain):
+        with pytest.raises(ProjectError, match="install git"):
+            source_files(root)
 
 
 def lock_of(**paths: str) -> Lock:

@@ -15,7 +15,7 @@ from agentix.build.fetch import fetch, missing
 from agentix.build.plan import make_plan
 from agentix.build.project import workspace_root
 from agentix.build.record import Inputs, remember
-from agentix.build.sources import lost_links
+from agentix.build.sources import unseen
 from agentix.bundle import write_bundle
 from agentix.errors import BundleError, NixError
 
@@ -38,7 +38,7 @@ def realise(request: Request, offline: bool, check: bool, progress: Progress) ->
     root = Path(request.root)
     lock = current_lock(root, python=request.python, offline=offline, progress=progress)
     plan = make_plan(lock, request)
-    _tell_lost_links(plan, progress)
+    _tell_unseen(plan, progress)
     inputs = _inputs(plan)
     before = inputs.digest()
     wanted = needs(lock, request.platform, platforms.current().name)
@@ -82,14 +82,15 @@ def realise(request: Request, offline: bool, check: bool, progress: Progress) ->
     return bundle
 
 
-def _tell_lost_links(plan: Plan, progress: Progress) -> None:
+def _tell_unseen(plan: Plan, progress: Progress) -> None:
+    roots = [source.root for source in plan.sources.values()]
     for source in plan.sources.values():
-        if lost := lost_links(source):
+        if lost := unseen(source, roots):
             with progress.step("source") as step:
-                more = f" (and {len(lost) - 1} more)" if lost[1:] else ""
+                more = f" and {len(lost) - 1} more lead" if lost[1:] else " leads"
                 step.outcome(
-                    f"warning: {source.root / lost[0]}{more} is a link to what is no part of the "
-                    "source: the build does not see it"
+                    f"warning: {source.root / lost[0]}{more} out of the source (a link or a "
+                    "submodule), and the build does not see what is there"
                 )
 
 

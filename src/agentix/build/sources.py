@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -50,11 +52,10 @@ def sources(lock: Lock, root: Path) -> dict[str, Source]:
 def source_files(root: Path, *, without: Collection[Path] = ()) -> list[str]:
     """Return the files of the project in *root*: relative POSIX paths, sorted, no folders.
 
-    In a git repository these are the files that git tracks or would track; elsewhere all files
-    but build outputs. Folders in *without* are left out.
+    These are the files that git tracks or would track, also where there is no repository yet; on
+    a machine without git, all files but build outputs. Folders in *without* are left out.
     """
-    listed = _from_git(root)
-    names = _walk(root) if listed is None else listed
+    names = _names(root)
     outside = [_below(folder, root) for folder in without]
     prefixes = tuple(f"{folder}/" for folder in outside if folder is not None)
     files = sorted(
@@ -72,44 +73,67 @@ def source_files(root: Path, *, without: Collection[Path] = ()) -> list[str]:
     return files
 
 
-def lost_links(source: Source) -> list[str]:
-    """Return the links in *source* that lead to something, but to nothing that is in it too.
+def unseen(source: Source, projects: Collection[Path]) -> list[str]:
+    """Return what an author would miss in *source*: it is there, and the build does not see it.
 
-    The build sees only the source, where such a link leads nowhere: what it stands for is missing.
+    That is a link to something that is not in the source too, and a repository inside this one
+    (a submodule) unless it holds one of the *projects*.
     """
     root = source.root.resolve()
     inside = {root / name for name in source.files}
     inside |= {root / folder for name in source.files for folder in PurePosixPath(name).parents}
-    return [
-        name
-        for name in source.files
-        if (link := root / name).is_symlink()
-        and link.exists()
-        and (link.readlink().is_absolute() or link.resolve() not in inside)
-    ]
+
+    def leads_out(path: Path) -> bool:
+        return path.exists() and (path.readlink().is_absolute() or path.resolve() not in inside)
+
+    def is_foreign(path: Path) -> bool:
+        return path.is_dir() and not any(p.resolve().is_relative_to(path) for p in projects)
+
+    paths = [root / name for name in _names(root)]
+    lost = [path for path in paths if (leads_out if path.is_symlink() else is_foreign)(path)]
+    return sorted(path.relative_to(root).as_posix() for path in lost)
 
 
-def _from_git(root: Path) -> list[str] | None:
+def _names(root: Path) -> Collection[str]:
+    """Return what there is below *root* that an author would commit: files, links, submodules."""
+    if shutil.which("git") is None:
+        _refuse_to_guess(root)
+        return list(_walk(root))
+    listed = _from_git(root)
+    # A project inside a folder that an outer repository ignores is not that repository's.
+    if listed is None or {"pyproject.toml", "setup.py"}.isdisjoint(listed):
+        with tempfile.TemporaryDirectory(prefix="agentix-") as name:
+            repository = Path(name)
+            (repository / "objects").mkdir()
+            (repository / "refs").mkdir()
+            (repository / "HEAD").write_text("ref: refs/heads/none\n")
+            listed = _from_git(root, f"--git-dir={repository}", f"--work-tree={root}")
+    return listed or ()
+
+
+def _refuse_to_guess(root: Path) -> None:
+    """Raise ProjectError when only git could tell which files below *root* are meant to stay."""
+    marks = (root / ".gitignore", *(folder / ".git" for folder in (root, *root.parents)))
+    if any(mark.exists() for mark in marks):
+        raise ProjectError(
+            f"{root} is kept with git, but git is not installed; install git, "
+            "so that ignored files (secrets, caches) stay out of the bundle"
+        )
+
+
+def _from_git(root: Path, *options: str) -> list[str] | None:
     """Return what git lists below *root*, or None when the project is not in a repository."""
     clean = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
-    command = ["git", "-c", "safe.directory=*", "-c", "core.fsmonitor=false", "ls-files"]
+    command = ["git", *options, "-c", "safe.directory=*", "-c", "core.fsmonitor=false", "ls-files"]
     command += ["-z", "-t", "--cached", "--others", "--exclude-standard"]
-    try:
-        result = subprocess.run(
-            command,
-            cwd=root,
-            env=clean | {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
-    except FileNotFoundError:
-        if any((folder / ".git").exists() for folder in (root, *root.parents)):
-            raise ProjectError(
-                f"{root} is in a git repository, but git is not installed; install git, "
-                "so that ignored files (secrets, caches) stay out of the bundle"
-            ) from None
-        return None
+    result = subprocess.run(
+        command,
+        cwd=root,
+        env=clean | {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
     if result.returncode != 0:
         reason = result.stderr.decode(errors="replace").strip()
         if "not a git repository" in reason:
@@ -117,9 +141,7 @@ def _from_git(root: Path) -> list[str] | None:
         raise ProjectError(f"git cannot list the files of {root}: {' '.join(reason.split())}")
     entries = [os.fsdecode(entry) for entry in result.stdout.split(b"\0") if entry]
     listed = [entry[2:] for entry in entries if entry[0] != "?" or not _is_output(entry[2:])]
-    listed = [name for name in listed if NEVER.isdisjoint(name.split("/"))]
-    # A project inside a folder that an outer repository ignores is not that repository's.
-    return listed if "pyproject.toml" in listed or "setup.py" in listed else None
+    return [name for name in listed if NEVER.isdisjoint(name.split("/"))]
 
 
 def _walk(root: Path) -> Iterator[str]:
