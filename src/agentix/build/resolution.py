@@ -7,7 +7,7 @@ import hashlib
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlsplit
 
 from packaging.markers import Marker
@@ -94,7 +94,8 @@ def _choose(
     resolution = Resolution()
     for interpreter in interpreters:
         platform = interpreter.platform.name
-        known = [Marker(text).evaluate(interpreter.environment()) for text in environments]
+        seen = cast("Mapping[str, str]", interpreter.environment())
+        known = [Marker(text).evaluate(seen) for text in environments]
         if known and not any(known):
             resolution.missing[platform] = f"[tool.uv] environments leaves out {interpreter}"
             continue
