@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import tempfile
+from typing import TYPE_CHECKING
 
 import pytest
 
 from agentix.errors import ProviderError, SandboxNotFound
-from agentix.provider.base import SandboxProvider
 from agentix.provider.bubblewrap import BubblewrapProvider
 from agentix.provider.docker import DockerProvider
 from agentix.provider.runtime_folder import RuntimeFolder
+
+if TYPE_CHECKING:
+    from agentix.provider.base import SandboxProvider
 
 
 @pytest.mark.parametrize(
