@@ -109,6 +109,15 @@ async def test_the_environment_is_the_images_and_what_was_asked_for(
     assert set(environment) <= {"PATH", "HOME", "PWD", "ASKED", "LC_CTYPE"}
 
 
+async def test_the_hosts_umask_is_not_the_tasks(bundle: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        async with BubblewrapProvider().session(host(bundle)) as sandbox:
+            assert await look(sandbox, "os.umask(0)") == 0o022
+    finally:
+        os.umask(before)
+
+
 async def test_secrets_are_on_no_command_line(bundle: Path) -> None:
     async with BubblewrapProvider().session(host(bundle, KEY="s3cr3t-value")) as sandbox:
         token = RuntimeFolder.find(sandbox.sandbox_id)[0].token

@@ -182,3 +182,22 @@ def test_a_server_that_cannot_start_says_why_in_one_line(
     assert said in ended.stderr.splitlines()[-1]
     assert "Traceback" not in ended.stderr
     assert not processes_with(tmp_path)
+
+
+NOHUP = """
+import os, signal, sys
+for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+    signal.signal(ignored, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGCHLD])
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+SHOWN = "[line for line in open('/proc/self/status') if line.startswith(('SigBlk', 'SigIgn'))]"
+
+
+async def test_a_task_blocks_and_ignores_no_signal_because_the_host_program_does() -> None:
+    with LocalRuntime() as runtime:
+        async with runtime.client() as client:
+            usual = await client.remote(eval, SHOWN)
+    with LocalRuntime(prefix=[python(), "-c", NOHUP]) as runtime:
+        async with runtime.client() as client:
+            assert await client.remote(eval, SHOWN) == usual

@@ -55,6 +55,7 @@ class SandboxProcess(asyncio.SubprocessProtocol):
                 start_new_session=True,  # Ctrl-C is for the host program; sandboxes end in order
                 env={},  # the sandbox has what the options set, and nothing of the host's
                 cwd="/",
+                umask=0o022,  # as engines have it; the host program's own is none of the task's
             )
         finally:
             os.close(file)
