@@ -15,7 +15,7 @@ import launcher
 import step
 
 # Below these every environment has folders of its own, whoever else has some.
-REAL = ("bin", "lib", "lib/python{python}", "lib/python{python}/site-packages")
+REAL = ("bin", "libexec", "lib", "lib/python{python}", "lib/python{python}/site-packages")
 PLACEHOLDER = b"#!python"
 
 

@@ -157,6 +157,7 @@ def test_a_wheel_cannot_take_the_place_of_the_interpreter(
     (hostile / "libexec/python3").write_text("")
     root, _ = join(hostile)
     assert (root / "libexec/python3").readlink() == tmp_path / "toolchain/bin/python3"
+    assert (hostile / "libexec/python3").read_text() == ""  # a store path, which stays as it is
     assert "/elsewhere" not in (root / "pyvenv.cfg").read_text()
     assert (root / "bin/python").read_text().startswith("#!/nix/store/busybox/bin/busybox sh\n")
 
