@@ -102,7 +102,7 @@ def test_what_cannot_be_built_says_why() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["../../victim", "/abs", "a/b:c", "", ".", "..", "a b", "-x", "a--b", "a\n"]
+    "name", ["../../victim", "/abs", "a/b:c", "", ".", "..", "a b", "-x", "a--b", "a\n", "a" * 129]
 )
 def test_a_name_that_could_lead_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ProjectError, match="a bundle cannot be called"):

@@ -83,6 +83,8 @@ def test_a_legacy_tree_can_be_a_dependency_but_not_the_project(tmp_path: Path) -
         (GOOD.replace('["jq"]', '["jq;rm"]'), "[tool.agentix] system.0 = 'jq;rm'"),
         (GOOD + '[tool.agentix.nix]\nfile = "x"\n', "nix is not supported yet"),
         (GOOD.replace("system =", 'name = "../../victim"\nsystem ='), "[tool.agentix] name"),
+        (GOOD.replace("system =", f'name = "{"a" * 129}"\nsystem ='), "[tool.agentix] name"),
+        (f'[project]\nname = "{"a" * 129}"\nversion = "1"\n', "[project] name has more than 128"),
     ],
 )
 def test_what_cannot_be_used_is_one_line_that_names_the_file_and_the_key(

@@ -290,6 +290,12 @@ def test_what_cannot_be_locked_is_one_line_that_names_it(
     assert not (app / "bundle.lock").exists()
 
 
+@pytest.mark.parametrize("name", ["agentix-runtime", "agentix", "aiohttp"])
+def test_a_project_called_like_a_part_of_its_bundle_is_told(tmp_path: Path, name: str) -> None:
+    with pytest.raises(LockError, match=f"cannot lock {name}: .*rename the project"):
+        lock_project(put(tmp_path / name))
+
+
 def test_of_resolutions_that_all_fail_at_once_one_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentix.build.lock import DebianName
+from agentix.build.request import LONGEST_NAME
 from agentix.errors import ProjectError
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ _T = TypeVar("_T", bound=BaseModel)
 class Settings(_Table):
     """The table ``[tool.agentix]``."""
 
-    name: Annotated[str, Field(pattern=_BUNDLE_NAME)] | None = None
+    name: Annotated[str, Field(pattern=_BUNDLE_NAME, max_length=LONGEST_NAME)] | None = None
     python: Annotated[str, Field(pattern=r"^3\.[0-9]+$")] | None = None
     system: list[DebianName] = []
     nix: object = None
@@ -114,6 +115,11 @@ def read_project(root: Path) -> Project:
     if project.name is None:
         raise ProjectError(
             f"{project.file} has no [project] table; add one with at least a name and a version"
+        )
+    if len(project.settings.name or project.name) > LONGEST_NAME:
+        raise ProjectError(
+            f"{project.file}: [project] name has more than {LONGEST_NAME} characters, which is too "
+            'long for a bundle; give it another one: [tool.agentix] name = "..."'
         )
     if project.settings.nix is not None:
         raise ProjectError(

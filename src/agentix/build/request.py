@@ -12,6 +12,7 @@ from agentix.errors import ProjectError
 
 _NAME = re.compile(r"[A-Za-z0-9]+([-_.][A-Za-z0-9]+)*")
 _FILE = ".tar"
+LONGEST_NAME = 128  # what a manifest admits
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,10 +39,10 @@ class Request:
         python: str | None = None,
     ) -> Request:
         """Return the request in these words; ProjectError names the one that cannot be."""
-        if name is not None and not _NAME.fullmatch(name):
+        if name is not None and not (_NAME.fullmatch(name) and len(name) <= LONGEST_NAME):
             raise ProjectError(
                 f"a bundle cannot be called {name!r}; use letters and digits, with single "
-                "'-', '_' or '.' between them"
+                f"'-', '_' or '.' between them, at most {LONGEST_NAME} characters"
             )
         try:
             chosen = platforms.parse(platform) if platform else platforms.current()

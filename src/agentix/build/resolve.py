@@ -91,7 +91,8 @@ class _Locking:
                     backends.expect(tree.backend)
                 found = await self._dependencies()
                 trees = {name: read_tree(path) for name, path in sorted(found.trees.items())}
-                others = (t for t in trees.items() if t[1].root != self.project.root)
+                others = [t for t in trees.items() if t[1].root != self.project.root]
+                self._refuse_namesake(found, dict(others))
                 projects = [
                     group.create_task(self._locked(name, tree, backends))
                     for name, tree in ((self.name, self.project), *others)
@@ -102,6 +103,13 @@ class _Locking:
         except ValidationError as error:
             reason = error.errors(include_url=False)[0]["msg"]
             raise LockError(f"cannot lock {self.name}: what was resolved: {reason}") from error
+
+    def _refuse_namesake(self, found: Resolution, others: Mapping[str, Project]) -> None:
+        if self.name in {*others, *(file.package for file in found.artifacts.values())}:
+            raise LockError(
+                f"cannot lock {self.name}: the bundle needs another package of that name "
+                "(its runtime, or a dependency); rename the project"
+            )
 
     def _lock(
         self,
