@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 from local_runtime import LocalRuntime, far, processes_with, python
 
+from agentix.errors import WorkerExited
+
 
 async def _gone(pid: int) -> None:
     async with asyncio.timeout(10):
@@ -188,7 +190,7 @@ NOHUP = """
 import os, signal, sys
 for ignored in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
     signal.signal(ignored, signal.SIG_IGN)
-signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGCHLD])
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGCHLD, signal.SIGTERM])
 os.execv(sys.argv[1], sys.argv[1:])
 """
 SHOWN = "[line for line in open('/proc/self/status') if line.startswith(('SigBlk', 'SigIgn'))]"
@@ -200,4 +202,7 @@ async def test_a_task_blocks_and_ignores_no_signal_because_the_host_program_does
             usual = await client.remote(eval, SHOWN)
     with LocalRuntime(prefix=[python(), "-c", NOHUP]) as runtime:
         async with runtime.client() as client:
+            assert await client.remote(eval, SHOWN) == usual
+            with pytest.raises(WorkerExited):  # and the server hears of its worker's end
+                await client.remote(os._exit, 3)
             assert await client.remote(eval, SHOWN) == usual

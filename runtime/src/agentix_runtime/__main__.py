@@ -42,6 +42,8 @@ def main() -> int:
     options = parser.parse_args()
     for name in options.unset:
         os.environ.pop(name, None)
+    # A signal that the host program blocks would never arrive here, nor in what is started here.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     # The first process of a container ignores signals that it has no handler for.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
     try:

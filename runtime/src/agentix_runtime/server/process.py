@@ -74,9 +74,7 @@ def spawn_worker(limits: Limits) -> Spawned:
             os.environ,
             file_actions=[(os.POSIX_SPAWN_DUP2, high, WORKER_FD)],
             setsid=True,
-            # What the host program blocks or ignores (nohup, a shell's background job) may have
-            # come down to here; a task starts with none of that.
-            setsigmask=(),
+            # What the host program ignores (under nohup, in the background) comes down to here.
             setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
         )
     except BaseException:
