@@ -240,6 +240,14 @@ async def test_a_runtime_that_ignores_the_request_to_end_is_killed(bundle: Path)
     assert 0.4 < time.monotonic() - started < 5
 
 
+async def test_what_a_task_leaves_in_the_folder_of_its_socket_is_removed(bundle: Path) -> None:
+    dig = "[(os.mkdir('d' * 20), os.chdir('d' * 20)) for _ in range(2000)]"
+    async with BubblewrapProvider().session(host(bundle)) as sandbox:
+        await look(sandbox, "os.chdir('/nix/run')")
+        assert len(await look(sandbox, dig)) == 2000
+        await look(sandbox, "os.symlink('/etc', '/nix/run/link')")
+
+
 async def test_processes_of_the_task_end_with_the_sandbox(bundle: Path) -> None:
     async with BubblewrapProvider().session(host(bundle, STUB="children")) as sandbox:
         first = RuntimeFolder.find(sandbox.sandbox_id)[1]["first"]["pid"]

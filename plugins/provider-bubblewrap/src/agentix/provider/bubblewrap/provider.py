@@ -83,7 +83,7 @@ class BubblewrapProvider(SandboxProvider):
             try:
                 await self._end(starting)
             finally:
-                folder.remove()
+                await asyncio.to_thread(folder.remove)
 
         what = f"ending sandbox {folder.sandbox_id}"
         async with undone_on_error(undo, what=what, within=_BOUND):
@@ -127,7 +127,7 @@ class BubblewrapProvider(SandboxProvider):
             processes = SandboxProcesses.parse(facts)
             await processes.stop(self.config.stop_timeout)
             await SandboxProcess.settled(processes)
-            folder.remove()
+            await asyncio.to_thread(folder.remove)
 
         within = self.config.stop_timeout + _BOUND
         await carry_out(end(), what=f"deleting sandbox {sandbox_id}", within=within)

@@ -64,7 +64,7 @@ class DockerProvider(SandboxProvider):
                 try:
                     await to_the_end(engine.remove, container.name(folder.sandbox_id))
                 finally:
-                    folder.remove()
+                    await to_the_end(folder.remove)
 
             what = f"removing what was made of sandbox {folder.sandbox_id}"
             async with undone_on_error(undo, what=what, within=_UNDO_BOUND):
@@ -85,7 +85,7 @@ class DockerProvider(SandboxProvider):
             await to_the_end(engine.stop, name, grace=self._choices.stop_timeout)
             await to_the_end(engine.remove, name)
         if folder is not None:
-            folder.remove()
+            await to_the_end(folder.remove)
 
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a new handle of a container that runs, also from another process."""
