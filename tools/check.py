@@ -15,6 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MERGED = ROOT / ".cache" / "merged"
+TESTS = ("tests", "tests/benchmarks", "tests/projects/numpy-task", "nix/builders")
 BIN = Path(sys.executable).parent
 
 
@@ -33,7 +34,8 @@ def merge() -> None:
 
 def run(title: str, *command: str) -> bool:
     """Run one check; show what it printed only when it failed, with the real files' names."""
-    sources = [MERGED, *ROOT.glob("examples/*/src"), *ROOT.glob("examples/*")]
+    sources = [MERGED, *(ROOT / folder for folder in TESTS)]
+    sources += [*ROOT.glob("examples/*/src"), *ROOT.glob("examples/*")]
     search = os.pathsep.join(map(str, sources))
     environment = dict(os.environ, PYTHONPATH=str(MERGED), MYPYPATH=search)
     result = subprocess.run(
@@ -62,7 +64,8 @@ def main() -> None:
     passed = [
         run("format", "ruff", "format", "--check", "."),
         run("lint", "ruff", "check", "."),
-        run("types", "mypy", str(MERGED.relative_to(ROOT)), "tests/typing", "tools"),
+        run("types", "mypy", str(MERGED.relative_to(ROOT)), "tools"),
+        run("tests", "mypy", "--explicit-package-bases", "tests"),
         run("builders", "mypy", "nix/builders"),
         *(run(f"types {name}", "mypy", name) for name in ["examples/demo.py", *examples]),
         run("layers", "lint-imports", "--no-cache"),

@@ -7,19 +7,15 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 pytestmark = [pytest.mark.nix, pytest.mark.bubblewrap, pytest.mark.slow]
 REPOSITORY = Path(__file__).parents[2]
 EXAMPLES = REPOSITORY / "examples"
 
 
-def run(*words: str | Path, cwd: Path, env: Mapping[str, str] | None = None) -> str:
+def run(*words: str | Path, cwd: Path, env: dict[str, str] | None = None) -> str:
     """Run a command in *cwd*, with this environment's programs first on PATH."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     environment = os.environ | {"PATH": path} | (env or {})

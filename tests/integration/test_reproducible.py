@@ -106,8 +106,8 @@ def test_another_debian_with_another_nix_builds_the_same_store_paths(tmp_path: P
     with exported.open("wb") as file:
         subprocess.run(["nix-store", "--export", *artifacts], stdout=file, check=True)
     shown = (REPOSITORY, tmp_path)
-    with exported.open("rb") as file:
-        inside(root, shown, "nix-store", "--import", "--no-require-sigs", stdin=file)
+    with exported.open("rb") as archive:
+        inside(root, shown, "nix-store", "--import", "--no-require-sigs", stdin=archive)
     quiet = "--option substituters '' --option build-users-group ''"
     expression = f"{REPOSITORY}/nix/build.nix --argstr plan {plan}"
     there = inside(

@@ -178,7 +178,7 @@ def stocked() -> Callable[[str, str], None]:
 
     def stock(toolchain: str, platform: str) -> None:
         wanted = lock.model_copy(update={"toolchain": toolchain})
-        needed = needs(wanted, platform, platforms.current().name)
+        needed = needs(wanted, platforms.parse(platform).name, platforms.current().name)
         fetch(needed, project=REPOSITORY, python=lock.python)
 
     return stock

@@ -17,7 +17,7 @@ def test_the_functions_keep_their_promises(system: str) -> None:
     library = f'import {NIX} {{ system = "{system}"; }}'
     expression = f"import {NIX}/tests/run.nix (import {NIX}/tests {{ library = {library}; }})"
     found = nix.find()
-    command = [found.programs / "nix-instantiate", *found.options(), "--read-write-mode"]
+    command = [str(found.programs / "nix-instantiate"), *found.options(), "--read-write-mode"]
     done = subprocess.run(
         [*command, "--eval", "--strict", "--json", "--expr", expression],
         env=found.environment(),
