@@ -17,9 +17,20 @@ from agentix.provider.registry import providers, register_provider
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agentix.provider.base import Sandbox, SandboxConfig, SandboxId
+
 
 class Fly(SandboxProvider):
     """A provider that makes nothing."""
+
+    async def create(self, config: SandboxConfig) -> Sandbox:
+        raise NotImplementedError
+
+    async def delete(self, sandbox_id: SandboxId) -> None:
+        raise NotImplementedError
+
+    async def get(self, sandbox_id: SandboxId) -> Sandbox:
+        raise NotImplementedError
 
 
 @pytest.fixture(autouse=True)
@@ -92,12 +103,20 @@ def test_registering_adds_a_provider_in_this_process() -> None:
 
 
 def test_a_name_is_registered_once() -> None:
-    class Other(SandboxProvider):
+    class Other(Fly):
         pass
 
     register_provider("fly", Fly)
     with pytest.raises(ValueError, match="registered already"):
         register_provider("fly", Other)
+
+
+def test_a_provider_that_lacks_a_method_is_not_registered() -> None:
+    class Half(SandboxProvider):
+        create = Fly.create
+
+    with pytest.raises(TypeError, match="does not implement delete, get"):
+        register_provider("half", Half)  # type: ignore[type-abstract]
 
 
 def test_what_is_no_provider_is_not_registered() -> None:

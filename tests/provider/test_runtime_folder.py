@@ -4,6 +4,7 @@ import os
 import stat
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 import pytest
@@ -12,9 +13,12 @@ from agentix.errors import ProviderError, SandboxNotFound
 from agentix.provider.base import SandboxId
 from agentix.provider.runtime_folder import MAX_SOCKET_PATH, RuntimeFolder
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 @pytest.fixture
-def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def base(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A short place for folders: pytest's own is too long for a socket."""
     with tempfile.TemporaryDirectory(prefix="ax") as folder:
         monkeypatch.setenv("XDG_RUNTIME_DIR", folder)

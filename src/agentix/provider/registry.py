@@ -120,6 +120,8 @@ def _origin(point: EntryPoint) -> tuple[str | None, str | None]:
 
 def _require_provider(candidate: object) -> type[SandboxProvider]:
     if isinstance(candidate, type) and issubclass(candidate, SandboxProvider):
+        if missing := candidate.__abstractmethods__:
+            raise TypeError(f"{candidate!r} does not implement {', '.join(sorted(missing))}")
         return candidate
     raise TypeError(f"{candidate!r} is not a subclass of SandboxProvider")
 
