@@ -22,7 +22,7 @@ HEALTH = (
 )
 
 
-def main():
+def main() -> None:
     stub = os.environ.get("STUB", "")
     options = dict(zip(sys.argv[1:], sys.argv[2:]))
     with open(options["--token-file"]) as file:
@@ -51,7 +51,7 @@ def main():
         sys.stdout.flush()
 
     class Handler(BaseHTTPRequestHandler):
-        def do_GET(self):
+        def do_GET(self) -> None:
             if self.headers["Authorization"] != f"Bearer {token}":
                 return self.answer(401, "no")
             path, _, query = self.path.partition("?")
@@ -59,7 +59,7 @@ def main():
                 return self.answer(200, HEALTH % os.getpid())
             return self.answer(200, repr(eval(urllib.parse.unquote(query))))
 
-        def answer(self, status, text):
+        def answer(self, status: int, text: str) -> None:
             body = text.encode()
             self.send_response(status)
             self.send_header("Content-Type", "application/json")
@@ -67,10 +67,10 @@ def main():
             self.end_headers()
             self.wfile.write(body)
 
-        def address_string(self):
+        def address_string(self) -> str:
             return "host"
 
-        def log_message(self, *_):
+        def log_message(self, *_: object) -> None:
             pass
 
     class Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
