@@ -252,7 +252,7 @@ def wheel_pin(wheel: PackageWheel) -> Pin:
         package=name.replace("_", "-"),
         version=version,
         sha256=wheel.hashes["sha256"],
-        size=wheel.size or 0,
+        size=wheel.size,
     )
 
 

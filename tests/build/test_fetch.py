@@ -17,7 +17,7 @@ import threading
 import time
 import uuid
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,6 +29,8 @@ from agentix.build import download as downloading
 from agentix.build.artifacts import Needed, NeededProgram, Needs
 from agentix.build.download import Patience
 from agentix.build.fetch import Fetched, fetch
+from agentix.build.resolution import Resolver
+from agentix.build.toolchain import toolchains
 from agentix.bundle.nar import nar_hash
 from agentix.errors import FetchError
 
@@ -612,6 +614,47 @@ def test_a_wheel_comes_from_the_index_that_uv_is_configured_with(
     wanted = needed_wheel(file, data)
     bring(wanted)
     assert stored(wanted) == data
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        '[[tool.uv.index]]\nurl = "{0}/simple"\n',
+        '[tool.uv]\nno-index = true\nfind-links = ["{0}/simple/demo-pkg/"]\n',
+    ],
+    ids=["simple", "flat"],
+)
+def test_a_wheel_whose_index_tells_no_size_is_locked_and_fetched(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings: str
+) -> None:
+    file, data = wheel()
+    index(server, (file, data))
+    (tmp_path / "pyproject.toml").write_text(settings.format(server.address))
+    monkeypatch.delenv("UV_NO_CONFIG")
+    resolver = Resolver(tmp_path, toolchains()["debian-12"])
+    locked = asyncio.run(resolver.resolve([], ["demo-pkg"], preferred={})).artifacts[file]
+    assert locked.size is None
+    wanted = Needed(file, locked.sha256, locked.size, locked.package, locked.version)
+    assert bring(wanted, project=tmp_path).files == 1
+    assert stored(wanted) == data
+
+
+def test_a_file_of_unknown_size_is_resumed_and_known_when_it_is_whole(server: Server) -> None:
+    data = content()
+    file = replace(package(server, data, cut, good), size=None)
+    bring(file)
+    assert stored(file) == data
+    assert len(server.requests) == 2
+
+
+def test_a_file_of_unknown_size_has_a_limit(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(downloading, "_LARGEST", 4000)
+    file = replace(package(server, content(5000)), size=None)
+    with pytest.raises(FetchError, match="a file of more than 4000 bytes"):
+        bring(file)
+    assert stored(file) is None
 
 
 def test_a_private_index_gets_the_credentials_of_uvs_environment(

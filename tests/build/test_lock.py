@@ -118,7 +118,7 @@ def _put(path: str, value: object) -> Callable[[dict[str, Any]], None]:
         (_put("platforms|linux/amd64|wheels", [".hidden"]), "plain file name"),
         (_put("platforms", {}), "platforms"),
         (_put(f"artifacts|{WHEEL}|sha256", "a" * 63), "sha256"),
-        (_put(f"artifacts|{WHEEL}|size", -1), "size"),
+        (_put(f"artifacts|{WHEEL}|size", 0), "size"),
         (_put(f"artifacts|{WHEEL}|size", "10"), "size"),
         (_put(f"artifacts|{WHEEL}|url", "https://example.org/x.whl"), "url"),
         (_put(f"artifacts|{DEB}|pool", "https://example.org/x.deb"), "relative POSIX path"),

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Needed:
-    """One file: a wheel, or a Debian package when ``pool`` says where an archive keeps it."""
+    """One file: a wheel, or a Debian package when ``pool`` says where an archive keeps it.
+
+    ``size`` is None where nobody told it.
+    """
 
     file: str
     sha256: str
-    size: int
+    size: int | None
     package: str
     version: str
     pool: str | None = None
@@ -100,5 +103,5 @@ def _needed(file: str, source: Artifact | pins.Pin) -> Needed:
 
 
 def total_size(files: Iterable[Needed]) -> int:
-    """Return how many bytes *files* are together."""
-    return sum(file.size for file in files)
+    """Return how many bytes *files* are together, as far as their sizes are known."""
+    return sum(file.size or 0 for file in files)

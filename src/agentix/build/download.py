@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _CHUNK = 256 * 1024
 _TIMEOUT = aiohttp.ClientTimeout(total=None, connect=60, sock_connect=20, sock_read=60)
 _SLOWEST = 16 * 1024  # bytes a second; what is slower over the whole file is given up
+_LARGEST = 4 * 1024**3  # bytes of a file whose size nobody told
+_LONGEST = 3600.0  # seconds that such a file may take
 _TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
@@ -88,7 +90,7 @@ async def download(
     partial = destination.with_name(destination.name + ".partial")
     transfer = _Transfer(session, address, wanted, partial, advance)
     try:
-        async with asyncio.timeout(300 + wanted.size / _SLOWEST):
+        async with asyncio.timeout(300 + wanted.size / _SLOWEST if wanted.size else _LONGEST):
             await transfer.run(patience)
         partial.replace(destination)
     except TimeoutError:
@@ -146,7 +148,8 @@ class _Transfer:
         """Make one request and return the sha256 of everything, or say why it is another file."""
         digest, have = await asyncio.to_thread(_hash_file, self.partial)
         self._report(have)
-        if have >= self.wanted.size:
+        size = self.wanted.size
+        if digest.hexdigest() == self.wanted.sha256 or (size is not None and have >= size):
             return digest.hexdigest()
         async with self._response(have) as response:
             with self.partial.open("ab") as file:
@@ -155,12 +158,12 @@ class _Transfer:
                     digest, have = hashlib.sha256(), 0
                 async for chunk in response.content.iter_chunked(_CHUNK):
                     have += len(chunk)
-                    if have > self.wanted.size:
-                        return f"a file of more than {self.wanted.size} bytes"
+                    if have > (most := size or _LARGEST):
+                        return f"a file of more than {most} bytes"
                     file.write(chunk)
                     digest.update(chunk)
                     self._report(have)
-            if have < self.wanted.size and response.content_length is None:
+            if size is not None and have < size and response.content_length is None:
                 raise _Broken("the connection ended early")
         return digest.hexdigest()
 

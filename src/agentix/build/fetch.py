@@ -119,14 +119,15 @@ def fetch(
         wanted = [file for file in files if not _is_kept(downloads, file)]
         if wanted and offline:
             raise FetchError(_offline(wanted, project))
+        size = 0
         if wanted:
-            asyncio.run(_download(wanted, downloads, project, python, progress, patience))
+            size = asyncio.run(_download(wanted, downloads, project, python, progress, patience))
         if files:
             with progress.step("store") as step:
                 _add(lacking, downloads, store)
                 step.outcome(f"{len(files)} files added")
         _tidy(downloads, files, store)
-        return Fetched(len(wanted), total_size(wanted), everything - len(files))
+        return Fetched(len(wanted), size, everything - len(files))
 
 
 def sources_of(needs: Needs) -> list[Needed]:
@@ -195,14 +196,16 @@ async def _download(
     python: str,
     progress: Progress,
     patience: Patience | None,
-) -> None:
+) -> int:
+    """Bring *wanted* into the folder *downloads*; return how many bytes they are."""
     from agentix.build.addresses import find_addresses
     from agentix.build.download import Patience, open_session
 
     with progress.step("locate") as step:
         addresses = await find_addresses(wanted, project=project, python=python)
         step.outcome(f"{len(addresses)} files")
-    with progress.step("fetch", total=total_size(wanted), unit="bytes") as step:
+    total = total_size(wanted) if all(file.size for file in wanted) else None
+    with progress.step("fetch", total=total, unit="bytes") as step:
         async with open_session(_AT_ONCE) as session:
             turns = asyncio.Semaphore(_AT_ONCE)
             with ungrouped(FetchError):
@@ -214,7 +217,9 @@ async def _download(
                             session, address, file, place, step, patience or Patience(), turns
                         )
                         group.create_task(job)
-        step.outcome(f"{len(wanted)} files, {total_size(wanted) / 1e6:.1f} MB")
+        size = sum(_place(downloads, file).stat().st_size for file in wanted)
+        step.outcome(f"{len(wanted)} files, {size / 1e6:.1f} MB")
+        return size
 
 
 async def _one(
@@ -232,7 +237,7 @@ async def _one(
     async with turns:
         if address.startswith("file:"):
             await asyncio.to_thread(copy, address, file, place)
-            step.advance(file.size)
+            step.advance(file.size or 0)
             return
         try:
             await download(

@@ -79,10 +79,13 @@ class _Model(BaseModel):
 
 
 class Artifact(_Model):
-    """A file that is fetched before the build: a wheel, or a Debian package (it has ``pool``)."""
+    """A file that is fetched before the build: a wheel, or a Debian package (it has ``pool``).
+
+    ``size`` is None where the index does not tell it.
+    """
 
     sha256: Sha256
-    size: Annotated[int, Field(ge=0)]
+    size: Annotated[int, Field(gt=0)] | None = None
     package: Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z+._-]*$")]
     version: Version
     pool: PoolPath | None = None

@@ -126,7 +126,7 @@ def _artifact(package: Package, wheel: PackageWheel, base: Path) -> tuple[str, A
         )
     return wheel.filename, Artifact(
         sha256=sha256,
-        size=size or 0,  # some indices do not tell
+        size=size,
         package=package.name,
         version=str(package.version),
     )

@@ -47,7 +47,7 @@ class Pin(_Model):
     package: Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z+._-]*$")]
     version: Version
     sha256: Sha256
-    size: Annotated[int, Field(ge=0)]
+    size: Annotated[int, Field(gt=0)] | None = None
     pool: PoolPath | None = None
 
 
