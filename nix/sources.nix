@@ -2,8 +2,8 @@
   The source trees of a lock's projects, as store paths that depend on their content only.
 
   `listed` takes exactly the files that a plan names. `found` takes what lies in a project's
-  folder, less the folders of other projects, the lock and what builds leave behind; in a flake,
-  where Git chose the files, both give the same path.
+  folder, less the folders of other projects and the lock. In a flake Git chose the files, so both
+  give the same path; outside of Git whatever lies there belongs.
 
   Type: { listed : { root : String, files : [String] } -> Path;
           found : { root : Path, projects : [{ name, path }] } -> { <name> = Path; } }
@@ -19,7 +19,6 @@ let
     filter
     listToAttrs
     map
-    match
     path
     readDir
     stringLength
@@ -51,17 +50,6 @@ let
       filter = file: _: known ? ${relative (toString root) file};
     };
 
-  # What builds leave at the top of a project, and the lock itself.
-  residue =
-    name:
-    elem name [
-      ".venv"
-      "build"
-      "bundle.lock"
-      "dist"
-    ]
-    || match "result(-.*)?" name != null;
-
   found =
     { root, projects }:
     let
@@ -74,7 +62,7 @@ let
           # Git keeps no empty folders; leaving out a project must not make one.
           admits =
             file:
-            !(residue (relative own file))
+            relative own file != "bundle.lock"
             && !(elem file others)
             && (!(any (below file) others) || any (name: admits "${file}/${name}") (attrNames (readDir file)));
         in

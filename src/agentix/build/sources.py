@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agentix.build.lock import Lock
 
 LOCK_FILE = "bundle.lock"  # named here, where it is left out: importing the lock's model is slow
+# What nobody commits, unless git tracks it: then it belongs like everything else.
 NEVER = frozenset({".git", "__pycache__", ".venv"})  # at any depth
 OUTPUTS = frozenset({"build", "dist", "result"})  # at the root only: a package may be called build
 
@@ -140,8 +141,7 @@ def _from_git(root: Path, *options: str) -> list[str] | None:
             return None
         raise ProjectError(f"git cannot list the files of {root}: {' '.join(reason.split())}")
     entries = [os.fsdecode(entry) for entry in result.stdout.split(b"\0") if entry]
-    listed = [entry[2:] for entry in entries if entry[0] != "?" or not _is_output(entry[2:])]
-    return [name for name in listed if NEVER.isdisjoint(name.split("/"))]
+    return [entry[2:] for entry in entries if entry[0] != "?" or not _is_residue(entry[2:])]
 
 
 def _walk(root: Path) -> Iterator[str]:
@@ -156,6 +156,11 @@ def _walk(root: Path) -> Iterator[str]:
         for name in files:
             if not (at_root and _is_output(name)) and name not in NEVER:
                 yield (below / name).as_posix()
+
+
+def _is_residue(name: str) -> bool:
+    """Say whether the path *name*, which git does not track, is what nobody would commit."""
+    return _is_output(name) or not NEVER.isdisjoint(name.split("/"))
 
 
 def _is_output(name: str) -> bool:
