@@ -12,7 +12,6 @@ def plain(text: str | bytes, limit: int | None = 240, *, keep: str = "") -> str:
         text = text.decode("utf-8", "backslashreplace")
     if not text.isprintable():
         text = "".join(
-            c if c.isprintable() or c in keep else c.encode("unicode_escape").decode()
-            for c in text
+            c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
         )
     return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from agentix.client import RuntimeClient
+from agentix.wire.frames import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -133,6 +134,23 @@ class LocalRuntime:
         if error is None:
             assert code in (0, -signal.SIGKILL), f"the runtime ended with {code}: {said}"
             assert not left, f"the runtime left processes behind: {left}"
+
+
+def apart(body: bytes) -> tuple[bytes, bytes]:
+    """Take a whole HTTP body apart into its message and its payload."""
+    end = PREFIX.size + PREFIX.unpack_from(body)[0]
+    return body[PREFIX.size : end], body[end:]
+
+
+def descriptors(pid: int | str = "self") -> list[str]:
+    """Tell what a process has open."""
+    found = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        try:
+            found.append(str(entry.readlink()))
+        except FileNotFoundError:  # the one that lists this folder
+            continue
+    return found
 
 
 def _free_port() -> int:

@@ -187,6 +187,7 @@ FAILURES: dict[str, Callable[[], BaseException]] = {
     "cancelled": asyncio.CancelledError,
     "long": lambda: ValueError("x" * 10_000_000),
     "surrogate": lambda: ValueError("\udc80"),
+    "terminal": lambda: ValueError("two\nlines \x1b[2J\r\u202e"),
 }
 
 
@@ -373,6 +374,38 @@ async def ignore_cancel(seconds: float) -> str:
 def told() -> list[str]:
     """Tell what was noted."""
     return log
+
+
+released = threading.Event()
+
+
+def hold() -> None:
+    """Have the functions below wait."""
+    released.clear()
+
+
+def release() -> None:
+    """Have them return."""
+    released.set()
+
+
+def block_until_release() -> str:
+    """Block a thread."""
+    released.wait(60)
+    return "released"
+
+
+async def await_release() -> str:
+    """Wait on the loop."""
+    while not released.is_set():
+        await asyncio.sleep(0.01)
+    return "released"
+
+
+async def running() -> int:
+    """Count the calls that the worker is running, this one included."""
+    task: Any = asyncio.current_task()
+    return len(task.get_coro().cr_frame.f_locals["self"]._running)
 
 
 counter = 0

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
-from pathlib import Path
+import time
 from typing import TYPE_CHECKING
 
 import pytest
-from local_runtime import LocalRuntime
+from local_runtime import LocalRuntime, descriptors, far
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 
 @pytest.fixture(scope="module")
@@ -29,22 +30,37 @@ def fresh() -> Iterator[LocalRuntime]:
 
 @pytest.fixture(autouse=True)
 def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Count this process's descriptors before and after each test."""
-    for name in ("shared", "fresh"):
-        if name in request.fixturenames:
-            request.getfixturevalue(name)
-    before = _descriptors()
+    """Compare this process's and the server's descriptors, and the worker's calls, with before."""
+    runtimes: list[LocalRuntime] = [
+        request.getfixturevalue(name)
+        for name in ("shared", "fresh")
+        if name in request.fixturenames
+    ]
+    in_server = [_in_server(runtime) for runtime in runtimes]
+    before = sorted(descriptors())
     yield
     gc.collect()
-    left = _descriptors() - before
-    assert not left, f"the test left descriptors open: {left}"
+    assert sorted(descriptors()) == before, "the test left descriptors open"
+    for runtime, count in zip(runtimes, in_server, strict=True):
+        if runtime.process.poll() is None:
+            _becomes(lambda r=runtime: _in_server(r), count)  # type: ignore[misc]
 
 
-def _descriptors() -> set[str]:
-    found = set()
-    for entry in Path("/proc/self/fd").iterdir():
-        try:
-            found.add(f"{entry.name} {entry.readlink()}")
-        except FileNotFoundError:  # the one that lists this folder
-            continue
-    return found
+def _in_server(runtime: LocalRuntime) -> tuple[int, int, int]:
+    """Count the worker's calls, and the sockets and whatever else the server has open."""
+
+    async def count() -> int:
+        async with runtime.client() as client:
+            return await client.remote(far.running)
+
+    running = asyncio.run(count())
+    opened = descriptors(runtime.process.pid)
+    sockets = sum(one.startswith("socket:") for one in opened)
+    return running, sockets, len(opened) - sockets
+
+
+def _becomes(look: Callable[[], tuple[int, ...]], most: tuple[int, ...]) -> None:
+    end = time.monotonic() + 10
+    while any(now > then for now, then in zip(look(), most, strict=True)):
+        assert time.monotonic() < end, f"calls, sockets, others: {look()} are left, not {most}"
+        time.sleep(0.02)

@@ -25,7 +25,8 @@ EXPECTED = {
     "generator-exit": ("GeneratorExit", ""),
     "stop": ("StopIteration", "1"),
     "stop-async": ("StopAsyncIteration", "1"),
-    "surrogate": ("ValueError", "\udc80"),
+    "surrogate": ("ValueError", r"\udc80"),
+    "terminal": ("ValueError", "two\nlines \\x1b[2J\\r\\u202e"),
 }
 IN_COROUTINES = {
     "stop": ("RuntimeError", "coroutine raised StopIteration"),
@@ -127,9 +128,11 @@ async def test_arrays_of_objects_and_generators_are_refused(shared: LocalRuntime
             await client.remote(far.numbers)
 
 
-async def test_a_result_over_the_callers_limit_fails_that_call_alone(shared: LocalRuntime) -> None:
+async def test_a_result_over_the_callers_limit_fails_that_call_alone(
+    shared: LocalRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentix.client.runtime.MAX_RESULT", 1 << 20)
     async with shared.client() as client:
-        client._limit = 1 << 20
         together = await asyncio.gather(
             client.try_remote(far.blob, (1 << 20) + 1), client.try_remote(far.blob, 1 << 19)
         )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import assert_type
 
 from agentix import Failed, Ok, RemoteCallable, RemoteCallError, Result, RuntimeClient
-from agentix.client import Health
+from agentix.client import Health, allow_type
 
 
 @dataclass
@@ -65,3 +65,4 @@ async def around(url: str) -> None:
         assert_type(client, RuntimeClient)
         assert_type(await client.health(), Health)
     assert_type(RemoteCallable.validate(make), RemoteCallable)
+    assert_type(allow_type(Report), type[Report])

@@ -22,7 +22,7 @@ def there_and_back(*args: object, **kwargs: object) -> tuple[tuple[object, ...],
     pickled = arguments.dump(args, kwargs)
     stream = b"".join(pickled.stream)
     assert pickled.segments == (len(stream), *map(len, pickled.buffers))
-    found: tuple[tuple[object, ...], dict[str, object]] = arguments.load(
+    found: tuple[tuple[object, ...], dict[str, object]] = arguments.unpickle(
         stream, [bytearray(one) for one in pickled.buffers]
     )
     return found
@@ -62,7 +62,7 @@ def test_classes_of_a_script_go_by_reference_only_for_its_own_functions(tmp_path
         "if __name__ == '__main__':\n"
         "    for name in ('job', None):\n"
         "        made = arguments.dump((Colour.RED, local), {}, script=name)\n"
-        "        found = arguments.load(b''.join(made.stream), made.buffers)\n"
+        "        found = arguments.unpickle(b''.join(made.stream), made.buffers)\n"
         "        print(found[0][0].__class__.__module__, found[0][1]())\n"
     )
     ran = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)

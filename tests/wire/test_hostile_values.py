@@ -16,7 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agentix.wire.errors import MalformedError, NotAllowedError
+from agentix.wire.errors import MalformedError, NotAllowedError, UnencodableError
+from agentix.wire.protocol import MAX_DOCUMENT, MAX_ELEMENTS
 from agentix.wire.values import tags
 from agentix.wire.values.allowed import allowed_for
 from agentix.wire.values.decode import decode
@@ -208,6 +209,33 @@ def test_memory_is_bounded_by_what_arrived() -> None:
         assert tracemalloc.get_traced_memory()[1] < 64 << 20
     finally:
         tracemalloc.stop()
+
+
+@pytest.mark.parametrize(
+    "element", [b"\x90", b"\x80", b"\xe0", b"\x91\xc0"], ids=["[]", "{}", "-32", "[None]"]
+)
+def test_memory_is_bounded_by_the_number_of_values_too(element: bytes) -> None:
+    """One byte can stand for a hundred in memory."""
+    many = 3 << 20
+    part = b"\xdd" + many.to_bytes(4, "big") + element * many
+    document = b"\x92\x90\x92\x01\x9c" + part * 12
+    tracemalloc.start()
+    try:
+        with pytest.raises(MalformedError, match=r"values|a map"):
+            decode(document, [], dict)
+        assert tracemalloc.get_traced_memory()[1] < 600 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_what_the_reader_would_refuse_is_not_sent() -> None:
+    assert len(encode([0] * (MAX_ELEMENTS // 2))[0]) < MAX_ELEMENTS
+    with pytest.raises(UnencodableError, match="numpy arrays"):
+        encode([0] * (MAX_ELEMENTS + 1))
+    with pytest.raises(UnencodableError, match="numpy arrays"):
+        encode([[0] * (MAX_ELEMENTS // 2)] * 3)
+    with pytest.raises(UnencodableError, match="numpy arrays"):
+        encode("x" * (MAX_DOCUMENT + 1))
 
 
 def decodes_or_is_refused(document: bytes, buffers: list[Any]) -> None:

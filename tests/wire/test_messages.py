@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from agentix.wire import frames, messages
 from agentix.wire.errors import MalformedError
 from agentix.wire.messages import Call, Cancel, Failure, Ready, Value, shorten
-from agentix.wire.protocol import MAX_BUFFERS, MAX_HEAD, MAX_PAYLOAD, MAX_TEXT, PROTOCOL
+from agentix.wire.protocol import MAX_BUFFERS, MAX_HEAD, MAX_PAYLOAD, MAX_TEXT
 
 MESSAGES: list[Any] = [
     Call("1", "m::f", "values", 5, (1, 2)),
     Cancel("1"),
-    Ready(PROTOCOL),
+    Ready(),
     Value("1", "pickle", "ab", (0, 1, 2)),
     Failure("1", "raised", "ValueError", "\udc80", "trace", None),
     Failure("1", "exited", "WorkerExited", "", returncode=-9),
@@ -98,11 +98,3 @@ def test_each_buffer_of_a_payload_begins_at_its_offset(
     for start, expected in zip(frames.offsets(segments), whole, strict=True):
         assert start % frames.ALIGN == 0
         assert payload[start : start + len(expected)] == expected
-
-
-def test_bodies_come_apart_as_they_were_put_together() -> None:
-    head, payload = frames.split_body(frames.body_prefix(b"head") + b"payload")
-    assert (head, bytes(payload)) == (b"head", b"payload")
-    for body in (b"", b"\x01\x00", b"\x05\x00\x00\x00abc", b"\xff\xff\xff\xff" + bytes(9)):
-        with pytest.raises(MalformedError):
-            frames.split_body(body)

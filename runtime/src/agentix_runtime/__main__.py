@@ -50,16 +50,24 @@ def main() -> int:
         secret = take_secret(options.token_file)
         endpoint = listen_unix(options.socket) if options.socket else listen_tcp(options.tcp)
     except EndpointError as exc:
-        print(f"agentix_runtime: {exc}", file=sys.stderr)  # noqa: T201 - it has no other output
-        return 1
+        return _complain(str(exc))
     with contextlib.closing(endpoint):
         owner = os.dup(0) if options.end_with_stdin else None  # which children do not inherit
         _standard_input_from_nothing()
         if os.getpid() != 1:
             adopt_orphans()
         limits = Limits.raised()
-        _serve(endpoint, secret, limits, spawn_worker(limits), owner)
+        try:
+            worker = spawn_worker(limits)
+        except OSError as exc:
+            return _complain(f"cannot start the worker: {exc.strerror}")
+        _serve(endpoint, secret, limits, worker, owner)
     return 0
+
+
+def _complain(what: str) -> int:
+    print(f"agentix_runtime: {what}", file=sys.stderr)  # noqa: T201 - it has no other output
+    return 1
 
 
 def _standard_input_from_nothing() -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from agentix.wire.errors import MalformedError
 from agentix.wire.frames import FRAME, Buffer, frame_prefix, frame_sizes
-from agentix_runtime.parcel import Parcel
+from agentix_runtime.parcel import Parcel, drop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,9 +41,10 @@ _TRUNCATED: Final = int(socket.MSG_CTRUNC)
 class Channel:
     """One end of the socket.
 
-    ``receive`` is called with the head and the payload of each frame; a parcel belongs to it from
-    then on, and ``None`` stands for a parcel that this process had no descriptor left for. ``lost``
-    is called once, with the reason, when the other end is gone or sends what is no frame.
+    ``receive`` is called with the head and the payload of each frame; a parcel is its own once it
+    returns, and ``None`` stands for a parcel that this process had no descriptor left for. If it
+    raises, the channel ends: no frame is ever taken twice. ``lost`` is called once, with the
+    reason, when the other end is gone or sends what is no frame.
     """
 
     def __init__(
@@ -81,14 +82,14 @@ class Channel:
         """Send a frame, or queue it; from any thread.
 
         One that is not ``alone`` waits for the end of the loop's turn, for others to come along.
-        A parcel is closed once it is sent. After the channel's end, frames go nowhere.
+        A parcel is the channel's from then on, and closed once it is sent. After the channel's end,
+        frames go nowhere.
         """
         parcel, inline = (payload, b"") if isinstance(payload, Parcel) else (None, payload)
         frame = b"".join((frame_prefix(head, len(inline), parcel is not None), head, inline))
         with self._lock:
             if self.closed:
-                if parcel is not None:
-                    parcel.close()
+                drop(parcel)
                 return
             self._outbox.append((frame, parcel))
             self._queued += len(frame)
@@ -124,9 +125,7 @@ class Channel:
             self._sock.close()
             self._queued = 0
             while self._outbox:
-                _, parcel = self._outbox.popleft()
-                if parcel is not None:
-                    parcel.close()
+                drop(self._outbox.popleft()[1])
         while self._descriptors:
             if (fd := self._descriptors.popleft()) is not None:
                 os.close(fd)
@@ -160,6 +159,9 @@ class Channel:
         except MalformedError as exc:
             self._end(str(exc))
             return False
+        except BaseException:
+            self._end("a frame could not be taken")
+            raise
         return True
 
     def _take_frames(self) -> None:
@@ -176,7 +178,11 @@ class Channel:
             payload: Payload | None = self._inbox[middle:at]
             if parcel:
                 payload = self._next_parcel()
-            self._receive(message, payload)
+            try:
+                self._receive(message, payload)
+            except BaseException:
+                drop(payload)
+                raise
             if self.closed:
                 return
             need = FRAME.size

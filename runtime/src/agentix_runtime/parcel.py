@@ -97,3 +97,9 @@ class Parcel:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+def drop(payload: object) -> None:
+    """Let go of a payload that goes nowhere; only a parcel holds anything."""
+    if isinstance(payload, Parcel):
+        payload.close()

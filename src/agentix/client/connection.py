@@ -11,22 +11,16 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 from agentix.client.health import Health
 from agentix.client.held_socket import HeldSocket
 from agentix.errors import RemoteErrorInfo, RuntimeUnreachable
+from agentix.text import plain
 from agentix.wire import messages
+from agentix.wire.bodies import Body
 from agentix.wire.errors import MalformedError
-from agentix.wire.frames import (
-    PREFIX,
-    Buffer,
-    body_head_size,
-    body_prefix,
-    padded,
-    payload_size,
-    split_body,
-)
-from agentix.wire.messages import Failure, Value
+from agentix.wire.frames import Buffer, body_prefix, padded, payload_size
+from agentix.wire.messages import Call, Failure, Value
 from agentix.wire.protocol import CONTENT_TYPE, PROTOCOL
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable
 
     import aiohttp
 
@@ -36,6 +30,7 @@ _SMALL: Final = 1 << 20
 _CHUNK: Final = 256 << 10
 _KEEP_ALIVE: Final = 60.0
 _HEALTH_TIMEOUT: Final = 10.0
+_MOST_JSON: Final = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +38,12 @@ class Answer:
     """The one answer to a call, and its payload taken apart."""
 
     message: Value | Failure
-    document: Buffer = b""
-    buffers: Sequence[Buffer] = ()
+    segments: list[Buffer]
+
+    @property
+    def size(self) -> int:
+        """Bytes of its document."""
+        return len(self.segments[0]) if self.segments else 0
 
 
 class Connection:
@@ -104,7 +103,7 @@ class Connection:
             self._socket.close()
             self._socket = None
 
-    async def call(self, head: bytes, parts: Iterable[Buffer], size: int, target: str) -> Answer:
+    async def call(self, call: Call, parts: Iterable[Buffer]) -> Answer:
         """Send a call and wait for its answer; cancelling this cancels the call in the sandbox.
 
         Raises :class:`RuntimeUnreachable` when there is nobody to answer, at once, and
@@ -112,8 +111,10 @@ class Connection:
         """
         import aiohttp
 
+        target = call.target
         session = self._open(target)
-        prefix = body_prefix(head)
+        prefix = body_prefix(messages.dump(call))
+        size = payload_size(call.segments)
         headers = None
         data: bytes | AsyncIterator[Buffer]
         if size <= _SMALL:
@@ -127,7 +128,7 @@ class Connection:
             ) as response:
                 if response.status != 200:
                     await self._refused(response, target)
-                return await _receive(response)
+                return await _receive(response, call.limit)
         except RuntimeUnreachable:
             raise
         except (aiohttp.ClientError, OSError) as exc:
@@ -170,9 +171,9 @@ class Connection:
                 raise self._other_version(
                     target, _shown(about.get("protocol")), _shown(about.get("agentix"))
                 )
-        text = (await response.content.read(200)).decode(errors="replace")
-        said = f": {' '.join(text.split())}" if text.isprintable() or text.endswith("\n") else ""
-        raise self._error(target, "UnexpectedAnswer", f"it answered HTTP {response.status}{said}")
+        text = " ".join((await _read(response, 200)).decode(errors="replace").split())
+        said = f"it answered HTTP {response.status}"
+        raise self._error(target, "UnexpectedAnswer", f"{said}: {text}" if text else said)
 
     def _other_version(self, target: str, protocol: object, agentix: object) -> RuntimeUnreachable:
         return self._error(
@@ -193,20 +194,29 @@ class Connection:
         raise self._error(target, "RuntimeUnreachable", reason) from exc
 
     def _error(self, target: str, kind: str, reason: str) -> RuntimeUnreachable:
-        text = f"no answer from the runtime at {self._url.text}: {reason}"
+        # Much of it the other side has written.
+        text = f"no answer from the runtime at {self._url.text}: {plain(reason, 500)}"
         return RuntimeUnreachable(RemoteErrorInfo(kind, text), target=target)
 
 
 def _shown(value: object) -> str:
-    return str(value)[:40]
+    return str(value)[:40] if isinstance(value, int | str) else "?"
+
+
+async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
+    """Read a body up to a bound."""
+    data = b""
+    while len(data) < most and (piece := await response.content.read(most - len(data))):
+        data += piece
+    return data
 
 
 async def _json(response: aiohttp.ClientResponse) -> Any:
     import json
 
     try:
-        return json.loads(await response.content.read(_CHUNK))
-    except ValueError as exc:
+        return json.loads(await _read(response, _MOST_JSON))
+    except (ValueError, RecursionError) as exc:
         raise MalformedError("the answer is not JSON") from exc
 
 
@@ -218,65 +228,32 @@ async def _stream(prefix: bytes, parts: Iterable[Buffer]) -> AsyncIterator[Buffe
             yield view[start : start + _CHUNK]
 
 
-async def _receive(response: aiohttp.ClientResponse) -> Answer:
-    """Read an answer: a small one whole, a large one piece by piece to where it belongs."""
-    length = response.content_length
-    if length is not None and length <= _SMALL:
-        head, payload = split_body(await response.read())
-        message = messages.load(head, Value, Failure)
-        return _apart(message, payload)
-    content = response.content
-    try:
-        head = await content.readexactly(body_head_size(await content.readexactly(PREFIX.size)))
-        message = messages.load(head, Value, Failure)
-        if isinstance(message, Failure):
-            return Answer(message)
-        segments: list[Buffer] = []
+async def _receive(response: aiohttp.ClientResponse, limit: int) -> Answer:
+    """Read an answer, each segment to where it belongs."""
+    body = Body(response.content)
+    message = messages.load(await body.head(), Value, Failure)
+    segments: list[Buffer] = []
+    if isinstance(message, Value):
+        if (size := payload_size(message.segments)) > limit:
+            raise MalformedError(f"the result takes {size:,} bytes, and {limit:,} are accepted")
         gap = 0
         for kind, size in zip(f"a{message.kinds}", message.segments, strict=True):
-            await content.readexactly(gap)
-            segments.append(await _segment(content, size, kind))
+            await body.exactly(gap)
+            segments.append(await _segment(body, size, kind))
             gap = padded(size) - size
-    except asyncio.IncompleteReadError as exc:
-        raise MalformedError("the answer is shorter than it says") from exc
-    if not content.at_eof() and await content.read(1):
-        raise MalformedError("the answer is longer than it says")
-    return Answer(message, segments[0], segments[1:])
+    await body.end()
+    return Answer(message, segments)
 
 
-async def _segment(content: aiohttp.StreamReader, size: int, kind: str) -> Buffer:
+async def _segment(body: Body, size: int, kind: str) -> Buffer:
     """Read one segment. Memory grows with what arrives, never by what was announced."""
-    left = size
     if kind == "b":
         # BytesIO gives its bytes away without a copy.
         file = io.BytesIO()
-        while left:
-            left -= file.write(await _some(content, left))
+        while size:
+            size -= file.write(await body.some(size))
         return file.getvalue()
     memory = bytearray()
-    while left:
-        piece = await _some(content, left)
-        memory += piece
-        left -= len(piece)
+    while len(memory) < size:
+        memory += await body.some(size - len(memory))
     return memory
-
-
-async def _some(content: aiohttp.StreamReader, most: int) -> bytes:
-    piece = await content.read(most)
-    if not piece:
-        raise asyncio.IncompleteReadError(b"", most)
-    return piece
-
-
-def _apart(message: Value | Failure, payload: memoryview) -> Answer:
-    if isinstance(message, Failure):
-        return Answer(message)
-    if len(payload) != payload_size(message.segments):
-        raise MalformedError("the answer is not as long as it says")
-    at = 0
-    segments: list[Buffer] = []
-    for kind, size in zip(f"a{message.kinds}", message.segments, strict=True):
-        part = payload[at : at + size]
-        segments.append(bytes(part) if kind == "b" else bytearray(part))
-        at += padded(size)
-    return Answer(message, segments[0], segments[1:])

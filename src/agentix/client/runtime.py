@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 from itertools import count
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
 from agentix.callables import RemoteCallable
 from agentix.client.connection import Answer, Connection
@@ -19,11 +20,12 @@ from agentix.errors import (
     RestrictedUnpickleError,
     WorkerExited,
 )
+from agentix.text import plain
 from agentix.wire import arguments, messages
 from agentix.wire.errors import MalformedError, NotAllowedError
 from agentix.wire.frames import payload_size, pieces
-from agentix.wire.messages import Call, Failure, Value
-from agentix.wire.protocol import MAX_PAYLOAD
+from agentix.wire.messages import Call, Failure
+from agentix.wire.protocol import MAX_PAYLOAD, MAX_RESULT, MAX_TARGET
 from agentix.wire.values.allowed import allowed_for
 from agentix.wire.values.decode import decode
 
@@ -36,6 +38,9 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_QUICK: Final = 1 << 20
+"""Bytes of a document that is read between two turns of the loop; more is read in a thread."""
 
 
 class RuntimeClient:
@@ -50,7 +55,6 @@ class RuntimeClient:
             raise ValueError(f"timeout is {timeout!r}; it has to be a positive number of seconds")
         self._timeout = timeout
         self._connection = Connection(RuntimeURL.parse(url), token)
-        self._limit = MAX_PAYLOAD
         # Unique among all clients of a runtime, without asking for randomness each time.
         self._name = os.urandom(12).hex()
         self._numbers = count(1)
@@ -139,25 +143,23 @@ class RuntimeClient:
             raise TypeError(f"{target}: arguments of {size:,} bytes are more than {MAX_PAYLOAD:,}")
         trusted = os.environ.get("AGENTIX_PICKLE_TRUST") == "1"
         form: messages.Form = "pickle" if trusted else "values"
-        call = Call(f"{self._name}-{next(self._numbers)}", target, form, self._limit, segments)
+        call = Call(f"{self._name}-{next(self._numbers)}", target, form, MAX_RESULT, segments)
         parts = pieces(pickled.stream, pickled.buffers)
         try:
-            async with asyncio.timeout(self._timeout) as bound:
-                answer = await self._connection.call(messages.dump(call), parts, size, target)
-        except TimeoutError as exc:
-            if isinstance(exc, RemoteCallError) or not bound.expired():
-                raise
+            async with asyncio.timeout(self._timeout):
+                answer = await self._connection.call(call, parts)
+                read = functools.partial(_value, answer, call, fn, script)
+                if answer.size <= _QUICK:
+                    return read()
+                return await asyncio.to_thread(read)  # meanwhile the loop goes on
+        except TimeoutError:
             text = f"no result within {self._timeout:g} s; the call was cancelled"
             raise CallTimeout(RemoteErrorInfo("CallTimeout", text), target=target) from None
         except MalformedError as exc:
-            raise _malformed(exc, target) from exc
-        if answer.message.id != call.id:
-            raise _malformed(MalformedError("the answer is to another call"), target)
-        if isinstance(answer.message, Failure):
-            raise _failure(answer.message, target)
-        if answer.message.form != form:
-            raise _malformed(MalformedError("the result is not in the form asked for"), target)
-        return _value(answer, fn, target, script)
+            error = RemoteErrorInfo("MalformedResult", plain(str(exc), 500))
+            raise RemoteCallError(error, target=target) from exc
+        except NotAllowedError as exc:
+            raise _restricted(exc, target) from None
 
 
 def _pickle(
@@ -172,29 +174,34 @@ def _pickle(
         ) from exc
 
 
-def _value(answer: Answer, fn: Callable[..., Any], target: str, script: str | None) -> Any:
-    if isinstance(answer.message, Value) and answer.message.form == "pickle":
-        return arguments.load(answer.document, answer.buffers)
+def _value(answer: Answer, call: Call, fn: Callable[..., Any], script: str | None) -> Any:
+    """Give the value that an answer holds, or raise what it tells."""
+    message = answer.message
+    if message.id != call.id:
+        raise MalformedError("the answer is to another call")
+    if isinstance(message, Failure):
+        raise _failure(message, call.target)
+    if message.form != call.form:
+        raise MalformedError("the result is not in the form asked for")
+    document, *buffers = answer.segments
+    if message.form == "values":
+        return decode(document, buffers, lambda: allowed_for(fn, script=script))
     try:
-        return decode(answer.document, answer.buffers, lambda: allowed_for(fn, script=script))
-    except MalformedError as exc:
-        raise _malformed(exc, target) from exc
-    except NotAllowedError as exc:
-        raise _restricted(exc, target) from None
-
-
-def _malformed(exc: MalformedError, target: str) -> RemoteCallError:
-    return RemoteCallError(RemoteErrorInfo("MalformedResult", str(exc)), target=target)
+        return arguments.unpickle(document, buffers)
+    except Exception as exc:
+        text = f"the pickled result cannot be rebuilt here: {type(exc).__name__}: {exc}"
+        error = RemoteErrorInfo("UnpicklingError", plain(text, 500))
+        raise RemoteCallError(error, target=call.target) from exc
 
 
 def _restricted(exc: NotAllowedError, target: str) -> RestrictedUnpickleError:
+    module, name = plain(exc.module), plain(exc.qualname)
     return RestrictedUnpickleError(
         RemoteErrorInfo(
             "RestrictedUnpickleError",
-            f"the result holds a {exc.module}.{exc.qualname}, which is not allowed here; name it "
-            "in the function's return annotation, or allow it with "
-            f"agentix.wire.values.allowed.allow_type({exc.qualname}), or set "
-            "AGENTIX_PICKLE_TRUST=1 to trust this sandbox with full pickles",
+            f"the result holds a {module}.{name}, which is not allowed here; name it in the "
+            f"function's return annotation, or allow it with agentix.client.allow_type({name}), or "
+            "set AGENTIX_PICKLE_TRUST=1 to trust this sandbox with full pickles",
         ),
         target=target,
     )
@@ -202,9 +209,19 @@ def _restricted(exc: NotAllowedError, target: str) -> RestrictedUnpickleError:
 
 def _failure(failure: Failure, target: str) -> RemoteCallError:
     cancelled = failure.kind == "cancelled"
-    error = RemoteErrorInfo(failure.type, failure.message, failure.traceback, cancelled)
+    # The sandbox has written all of it, and it will be printed.
+    error = RemoteErrorInfo(
+        plain(failure.type, MAX_TARGET),
+        _lines(failure.message),
+        _lines(failure.traceback),
+        cancelled,
+    )
     if cancelled:
         return CallCancelled(error, target=target)
     if failure.kind == "exited":
         return WorkerExited(error, target=target, returncode=failure.returncode)
     return RemoteCallError(error, target=target)
+
+
+def _lines(text: str) -> str:
+    return plain(text, None, keep="\n\t")

@@ -1,8 +1,9 @@
 """Arguments on their way into a sandbox: pickles of protocol 5, with large buffers beside them.
 
-This is the trusted direction. cloudpickle carries classes and functions that the sandbox cannot
-import; what a script defines is carried by reference where the called function is the script's too,
-because then the bundle has that script as a module and both sides mean the same classes.
+This is the trusted direction; results come that way only where the user trusts the sandbox in full.
+cloudpickle carries classes and functions that the sandbox cannot import; what a script defines is
+carried by reference where the called function is the script's too, because then the bundle has that
+script as a module and both sides mean the same classes.
 """
 
 from __future__ import annotations
@@ -118,6 +119,9 @@ def _by_name(module: str, qualname: str) -> object:
     return found
 
 
-def load(stream: Buffer, buffers: Sequence[Buffer]) -> Any:
-    """Rebuild what was pickled. Runs what the pickle says: only for what the host itself sent."""
-    return pickle.loads(stream, buffers=buffers)  # noqa: S301 - the trusted direction
+def unpickle(stream: Buffer, buffers: Sequence[Buffer]) -> Any:
+    """Rebuild what was pickled, which runs whatever the pickle says.
+
+    Only for what the host itself sent, and for results where the user trusts the sandbox in full.
+    """
+    return pickle.loads(stream, buffers=buffers)  # noqa: S301 - trusted, by design or by choice

@@ -70,20 +70,10 @@ def body_prefix(head: bytes) -> bytes:
 
 def body_head_size(prefix: Buffer) -> int:
     """Read how long the head of an HTTP body is."""
-    if len(prefix) < PREFIX.size:
-        raise MalformedError("the body ends before its message")
     size: int = PREFIX.unpack_from(prefix)[0]
     if size > MAX_HEAD:
         raise MalformedError(f"a message of {size:,} bytes is longer than {MAX_HEAD:,}")
     return size
-
-
-def split_body(body: bytes) -> tuple[bytes, memoryview]:
-    """Take a whole HTTP body apart into head and payload."""
-    end = PREFIX.size + body_head_size(body)
-    if len(body) < end:
-        raise MalformedError("the body ends inside its message")
-    return body[PREFIX.size : end], memoryview(body)[end:]
 
 
 def frame_prefix(head: bytes, inline: int, parcel: bool) -> bytes:

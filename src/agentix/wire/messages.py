@@ -21,6 +21,7 @@ import msgpack
 from agentix.wire.errors import MalformedError
 from agentix.wire.protocol import (
     MAX_BUFFERS,
+    MAX_DOCUMENT,
     MAX_HEAD,
     MAX_ID,
     MAX_PAYLOAD,
@@ -65,8 +66,6 @@ class Cancel:
 @dataclass(frozen=True, slots=True)
 class Ready:
     """The worker has started."""
-
-    protocol: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,8 +127,8 @@ def _cancel(call_id: Any) -> bool:
     return _text(call_id, MAX_ID, 1)
 
 
-def _ready(protocol: Any) -> bool:
-    return _number(protocol, 0, 1 << 31)
+def _ready() -> bool:
+    return True
 
 
 def _value(call_id: Any, form: Any, kinds: Any, segments: Any) -> bool:
@@ -140,6 +139,7 @@ def _value(call_id: Any, form: Any, kinds: Any, segments: Any) -> bool:
         and not kinds.strip("ab")
         and _segments(segments)
         and len(kinds) == len(segments) - 1
+        and (form == "pickle" or segments[0] <= MAX_DOCUMENT)
     )
 
 
@@ -169,8 +169,9 @@ _CHECKS: Final[dict[str, tuple[type[Message], Callable[..., bool]]]] = {
 
 def _getter(cls: type[Message]) -> Callable[[Any], tuple[Any, ...]]:
     names = [field.name for field in fields(cls)]
-    get = attrgetter(*names)
-    return get if len(names) > 1 else lambda message: (get(message),)
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda message: tuple(getattr(message, name) for name in names)
 
 
 _WRITERS: Final = {cls: (tag, _getter(cls)) for tag, (cls, _) in _CHECKS.items()}

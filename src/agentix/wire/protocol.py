@@ -18,8 +18,15 @@ MAX_INLINE: Final = 256 << 10
 MAX_PAYLOAD: Final = 1 << 34
 """Bytes of all arguments of a call, or of its result."""
 
-MAX_DOCUMENT: Final = 128 << 20
+MAX_RESULT: Final = 4 << 30
+"""Bytes of a result that a host accepts."""
+
+MAX_DOCUMENT: Final = 64 << 20
 """Bytes of an encoded result without its out-of-band buffers."""
+
+MAX_ELEMENTS: Final = 4 << 20
+"""Elements of all arrays in such a document: each of them costs its reader up to a hundred bytes,
+however few it has taken on its way."""
 
 OUT_OF_BAND: Final = 16 << 10
 """Bytes from which a binary leaf travels beside its document instead of inside it."""

@@ -1,8 +1,7 @@
 """The HTTP side of the runtime. It never runs the user's code, nor lets that code hold it up.
 
-    GET    /health       how the runtime is
-    POST   /call         run a call; the answer is its one result. Closing the connection cancels it
-    DELETE /call/{id}    cancel a call
+    GET  /health    how the runtime is
+    POST /call      run a call; the answer is its one result. Closing the connection cancels it
 
 Every request needs the sandbox's secret.
 """
@@ -20,15 +19,14 @@ from typing import TYPE_CHECKING, Final
 from aiohttp import web
 
 from agentix.wire import messages
+from agentix.wire.bodies import Body
 from agentix.wire.errors import MalformedError
-from agentix.wire.frames import PREFIX, body_head_size, body_prefix, payload_size, split_body
+from agentix.wire.frames import PREFIX, body_prefix, payload_size
 from agentix.wire.messages import Call
 from agentix.wire.protocol import CONTENT_TYPE, MAX_HEAD, MAX_INLINE, MAX_PAYLOAD, PROTOCOL
 from agentix_runtime.parcel import Parcel
 
 if TYPE_CHECKING:
-    from aiohttp import StreamReader
-
     from agentix_runtime.channel import Payload
     from agentix_runtime.server.supervisor import Supervisor
 
@@ -68,9 +66,6 @@ class Server:
                 return await self._call(request)
             except MalformedError as exc:
                 return web.Response(status=400, text=f"{exc}\n")
-        if method == "DELETE" and path.startswith("/call/"):
-            found = self._supervisor.cancel(path.removeprefix("/call/"))
-            return web.Response(status=204 if found else 404)
         return web.Response(status=404, text="there is nothing here\n")
 
     async def _call(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -85,44 +80,24 @@ class Server:
 
 async def _receive(request: web.BaseRequest) -> tuple[bytes, Call, Payload]:
     """Read a call: a short payload into memory of this process, a long one into shared memory."""
-    content = request.content
-    payload: Payload
-    try:
-        if (request.content_length or _LARGEST_BODY) <= PREFIX.size + MAX_INLINE:
-            head, payload = split_body(await request.read())
-            call = messages.load(head, Call)
-            if len(payload) != payload_size(call.segments):
-                raise MalformedError("the body is not as long as its message says")
-            return head, call, payload
-        head = await content.readexactly(body_head_size(await content.readexactly(PREFIX.size)))
-        call = messages.load(head, Call)
-        size = payload_size(call.segments)
-        if size <= MAX_INLINE:
-            payload = await content.readexactly(size)
-        else:
-            payload = await _receive_parcel(content, size)
-    except asyncio.IncompleteReadError as exc:
-        raise MalformedError("the body is shorter than its message says") from exc
-    if not content.at_eof() and await content.read(1):
-        if isinstance(payload, Parcel):
-            payload.close()
-        raise MalformedError("the body is longer than its message says")
-    return head, call, payload
-
-
-async def _receive_parcel(content: StreamReader, size: int) -> Parcel:
+    body = Body(request.content)
+    head = bytes(await body.head())
+    call = messages.load(head, Call)
+    size = payload_size(call.segments)
+    if size <= MAX_INLINE:
+        payload = await body.exactly(size)
+        await body.end()
+        return head, call, payload
     parcel = Parcel.empty()
     try:
         while parcel.size < size:
-            piece = await content.read(size - parcel.size)
-            if not piece:
-                raise asyncio.IncompleteReadError(b"", size)
-            parcel.write(piece)
+            parcel.write(await body.some(size - parcel.size))
         parcel.seal()
+        await body.end()
     except BaseException:
         parcel.close()
         raise
-    return parcel
+    return head, call, parcel
 
 
 async def _send_parcel(

@@ -64,10 +64,13 @@ class Spawned:
 
 def spawn_worker(limits: Limits) -> Spawned:
     """Start a worker. Takes nothing of the server's but standard output and error."""
-    ours, theirs = pair()
-    # posix_spawn's dup2 leaves a descriptor close-on-exec that already has the right number.
-    high = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, WORKER_FD + 1)
-    try:
+    with contextlib.ExitStack() as until_started, contextlib.ExitStack() as until_spawned:
+        ours, theirs = pair()
+        until_started.callback(ours.close)
+        until_spawned.callback(theirs.close)
+        # posix_spawn's dup2 leaves a descriptor close-on-exec that already has the right number.
+        high = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, WORKER_FD + 1)
+        until_spawned.callback(os.close, high)
         pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-m", "agentix_runtime.worker", str(os.getpid())],
@@ -77,12 +80,7 @@ def spawn_worker(limits: Limits) -> Spawned:
             # What the host program ignores (under nohup, in the background) comes down to here.
             setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
         )
-    except BaseException:
-        ours.close()
-        raise
-    finally:
-        theirs.close()
-        os.close(high)
+        until_started.pop_all()
     limits.restore(pid)
     return Spawned(pid, ours)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from agentix.wire import messages
 from agentix.wire.messages import Call, Cancel, Failure, FailureKind, Ready, Value
 from agentix_runtime.channel import Channel, Payload
-from agentix_runtime.parcel import Parcel
+from agentix_runtime.parcel import drop
 from agentix_runtime.server.process import Limits, Reaper, Spawned, kill_group, spawn_worker
 
 if TYPE_CHECKING:
@@ -55,9 +55,7 @@ class _Worker:
             return
         answer = self.calls.get(message.id)
         if answer is None or answer.done():
-            # Nobody waits any more: the call was cancelled, or has had its one answer.
-            if isinstance(payload, Parcel):
-                payload.close()
+            drop(payload)  # nobody waits: the call was cancelled, or has had its one answer
         elif payload is None:
             text = "the server has too many open files to take the result; make fewer calls at once"
             answer.set_result(_failure(message.id, "refused", "OSError", text))
@@ -93,7 +91,6 @@ class Supervisor:
         self._reaper = reaper
         self._limits = limits
         self._seen: OrderedDict[str, None] = OrderedDict()
-        self._calls: dict[str, _Worker] = {}
         self._bad_starts = 0
         self._retry_at = 0.0
         self._last_code: int | None = None
@@ -118,30 +115,23 @@ class Supervisor:
                 return self._no_worker(call)
             await worker.channel.room()
             if worker.channel.closed:
-                return _exited(call.id, worker.code or 0, "before the call began")
+                return _exited(call.id, worker.code, "before the call began")
             answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
             worker.calls[call.id] = answer
-            self._calls[call.id] = worker
             worker.channel.send(head, payload, alone=len(worker.calls) <= _FEW)
-            payload = b""
+            payload = b""  # the channel's now
         finally:
-            if isinstance(payload, Parcel):
-                payload.close()
+            drop(payload)
         try:
             return await answer
         except asyncio.CancelledError:
-            worker.channel.send(messages.dump(Cancel(call.id)))
+            if answer.done() and not answer.cancelled():
+                drop(answer.result()[1])  # it came in the same turn
+            else:
+                worker.channel.send(messages.dump(Cancel(call.id)))
             raise
         finally:
-            del self._calls[call.id], worker.calls[call.id]
-
-    def cancel(self, call_id: str) -> bool:
-        """Ask the worker to end a call; ``False`` if no such call is running."""
-        worker = self._calls.get(call_id)
-        if worker is None:
-            return False
-        worker.channel.send(messages.dump(Cancel(call_id)))
-        return True
+            del worker.calls[call.id]
 
     async def close(self) -> None:
         """End the worker and what it started: by asking, then by force."""
@@ -161,7 +151,7 @@ class Supervisor:
         try:
             return self._adopt(spawn_worker(self._limits))
         except OSError as exc:
-            self._not_started(f"the worker cannot be started: {exc.strerror}")
+            self._not_started(f"the worker cannot be started: {exc.strerror}", None)
             return None
 
     def _adopt(self, spawned: Spawned) -> _Worker:
@@ -182,7 +172,6 @@ class Supervisor:
 
     def _ended(self, worker: _Worker, code: int) -> None:
         worker.end(code)
-        self._last_code = code
         if self._worker is worker:
             self._worker = None
         if worker.ready:
@@ -192,11 +181,12 @@ class Supervisor:
             return
         self._not_started(
             f"the worker {_ended(code)} before it was ready, {self._bad_starts + 1} times in a "
-            "row; see the sandbox's output"
+            "row; see the sandbox's output",
+            code,
         )
 
-    def _not_started(self, why: str) -> None:
-        self._why = why
+    def _not_started(self, why: str, code: int | None) -> None:
+        self._why, self._last_code = why, code
         self._bad_starts += 1
         if self._bad_starts >= _BAD_STARTS:
             self._retry_at = time.monotonic() + _PAUSE
@@ -212,11 +202,13 @@ def _failure(call_id: str, kind: FailureKind, name: str, text: str) -> Answer:
     return messages.dump(Failure(call_id, kind, name, text)), b""
 
 
-def _exited(call_id: str, code: int, when: str) -> Answer:
+def _exited(call_id: str, code: int | None, when: str) -> Answer:
     text = f"the worker {_ended(code)} {when}"
     failure = Failure(call_id, "exited", "WorkerExited", text, returncode=code)
     return messages.dump(failure), b""
 
 
-def _ended(code: int) -> str:
+def _ended(code: int | None) -> str:
+    if code is None:
+        return "closed its channel"
     return f"was killed by signal {-code}" if code < 0 else f"exited with code {code}"

@@ -17,7 +17,7 @@ def failure_of(call_id: str, error: BaseException) -> Failure:
         call_id,
         "cancelled" if cancelled else "raised",
         shorten(type_name(type(error)), 1024),
-        shorten(_message(error) or ("the call was cancelled" if cancelled else "")),
+        shorten(text_of(error) or ("the call was cancelled" if cancelled else "")),
         shorten(_traceback(error)),
     )
 
@@ -33,7 +33,8 @@ def type_name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}".removeprefix("builtins.")
 
 
-def _message(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """Give an exception's own text, whatever it does when it is asked for it."""
     try:
         return "".join(str(error))  # a plain str, whatever the exception gives
     except BaseException as exc:

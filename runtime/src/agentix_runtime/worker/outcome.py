@@ -8,11 +8,11 @@ from agentix.wire import arguments, messages
 from agentix.wire.errors import UnencodableError
 from agentix.wire.frames import Buffer, offsets, payload_size, pieces
 from agentix.wire.messages import Call, Failure, Segments, Value
-from agentix.wire.protocol import MAX_HEAD, MAX_INLINE
+from agentix.wire.protocol import MAX_INLINE
 from agentix.wire.values.encode import encode
 from agentix_runtime.channel import Payload
 from agentix_runtime.parcel import Parcel
-from agentix_runtime.worker.failures import refusal
+from agentix_runtime.worker.failures import refusal, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,7 +49,7 @@ def open_arguments(call: Call, memory: Memory) -> tuple[tuple[Any, ...], dict[st
         for start, length in zip(offsets(call.segments), call.segments, strict=True)
     ]
     try:
-        args, kwargs = arguments.load(parts[0], parts[1:])
+        args, kwargs = arguments.unpickle(parts[0], parts[1:])
     except ModuleNotFoundError as exc:
         raise ArgumentsError(
             f"the arguments need the module {exc.name}, which the bundle does not have; add it to "
@@ -57,7 +57,7 @@ def open_arguments(call: Call, memory: Memory) -> tuple[tuple[Any, ...], dict[st
         ) from exc
     except Exception as exc:
         raise ArgumentsError(
-            f"the arguments cannot be rebuilt in the sandbox: {type(exc).__name__}: {exc}"
+            f"the arguments cannot be rebuilt in the sandbox: {type(exc).__name__}: {text_of(exc)}"
         ) from exc
     return args, kwargs
 
@@ -90,10 +90,6 @@ class Encoded:
     def pack(self) -> Outcome:
         """Copy the result into a frame's payload or into shared memory."""
         head = messages.dump(self._message)
-        if len(head) > MAX_HEAD:
-            raise UnencodableError(
-                "the result has too many large parts; return fewer, larger arrays"
-            )
         parts = pieces(self._stream, self._buffers)
         return head, b"".join(parts) if self.size <= MAX_INLINE else Parcel.of(parts)
 
@@ -107,13 +103,5 @@ def unencodable(call: Call, error: BaseException) -> Outcome:
     """Make an outcome of a result that cannot be sent."""
     if isinstance(error, UnencodableError):
         return failed(refusal(call.id, "UnencodableError", str(error)))
-    text = f"the result cannot be sent back: {type(error).__name__}: {error}"
+    text = f"the result cannot be sent back: {type(error).__name__}: {text_of(error)}"
     return failed(refusal(call.id, "UnencodableError", text, error))
-
-
-def discard(outcome: object) -> None:
-    """Let go of what an outcome holds that nobody waits for any more."""
-    if isinstance(outcome, tuple) and isinstance(outcome[1], Parcel):
-        outcome[1].close()
-    elif hasattr(outcome, "close"):
-        outcome.close()  # a coroutine that will not be awaited

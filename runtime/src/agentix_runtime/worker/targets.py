@@ -34,10 +34,16 @@ class Targets:
         self._known: dict[str, Target] = {}
 
     def loaded(self, name: str) -> Target | None:
-        """Find a function whose module is known to be imported whole."""
+        """Find a function that is already there, in a module known to be imported whole.
+
+        What a module only makes when it is asked for it, by an import perhaps, is left to
+        :meth:`load`.
+        """
         module, _, qualname = name.partition("::")
         found = self._imported.get(module)
-        return self._target(name, found, qualname) if found is not None else None
+        if found is None or qualname.partition(".")[0] not in vars(found):
+            return None
+        return self._target(name, found, qualname)
 
     def load(self, name: str) -> Target:
         """Find a function, importing its module; may take long, so not for the loop.

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agentix.wire import messages
 from agentix.wire.messages import Call, Cancel, Ready
-from agentix.wire.protocol import MAX_INLINE, PROTOCOL
+from agentix.wire.protocol import MAX_INLINE
 from agentix_runtime.channel import Channel, Payload
+from agentix_runtime.parcel import drop
 from agentix_runtime.worker import forks
 from agentix_runtime.worker.failures import failure_of, refusal
 from agentix_runtime.worker.outcome import (
@@ -19,7 +20,6 @@ from agentix_runtime.worker.outcome import (
     Encoded,
     Memory,
     Outcome,
-    discard,
     failed,
     open_arguments,
     opened,
@@ -58,7 +58,7 @@ class Worker:
         self._tasks: set[asyncio.Task[None]] = set()
         self.ended = asyncio.Event()
         self._channel = Channel(sock, self._receive, self._lost)
-        self._channel.send(messages.dump(Ready(PROTOCOL)))
+        self._channel.send(messages.dump(Ready()))
 
     def _receive(self, head: bytes, payload: Payload | None) -> None:
         message = messages.load(head, Call, Cancel)
@@ -77,10 +77,8 @@ class Worker:
             else:
                 # Importing a module may take seconds and run anything: not here.
                 self._threads.run(functools.partial(self._work, call, memory, target, context))
-        except TargetError as exc:
-            self._answer(call.id, failed(refusal(call.id, "TargetError", str(exc))))
-        except RuntimeError as exc:
-            self._answer(call.id, failed(refusal(call.id, "RuntimeError", str(exc))))
+        except BaseException as error:  # looking a function up may run the module's own code
+            self._answer(call.id, failed(_failure(call, error)))
 
     def _cancel(self, call_id: str) -> None:
         running = self._running.get(call_id, _GONE)
@@ -92,7 +90,7 @@ class Worker:
     def _answer(self, call_id: str, outcome: Outcome) -> None:
         """Send a call's outcome, unless it has been answered."""
         if self._running.pop(call_id, _GONE) is _GONE:
-            discard(outcome)
+            drop(outcome[1])
         else:
             self._channel.send(*outcome, alone=len(self._running) < _FEW)
 
@@ -127,10 +125,8 @@ class Worker:
         """Run a function, from its arguments to its packed result."""
         try:
             target = target or self._targets.load(call.target)
-        except TargetError as exc:
-            return failed(refusal(call.id, "TargetError", str(exc)))
         except BaseException as error:  # the module's own code may raise anything
-            return failed(failure_of(call.id, error))
+            return failed(_failure(call, error))
         return _call(call, memory, target) if target.is_async else _run(call, memory, target)
 
     # On the loop
@@ -167,7 +163,6 @@ class Worker:
                 forks.leave(error)
             result = failed(_failure(call, error))
         if isinstance(result, tuple):
-            await self._channel.room()
             self._answer(call.id, result)
         elif self._running.pop(call.id, _GONE) is not _GONE:
             # From here on the call has ended: cancelling comes too late. Much is copied elsewhere.
@@ -206,6 +201,8 @@ def _run(call: Call, memory: Memory, target: Target) -> Outcome | Coroutine[Any,
 def _failure(call: Call, error: BaseException) -> messages.Failure:
     if isinstance(error, ArgumentsError):
         return refusal(call.id, "ArgumentsError", str(error), error.__cause__)
+    if isinstance(error, TargetError):
+        return refusal(call.id, "TargetError", str(error))
     return failure_of(call.id, error)
 
 
@@ -221,5 +218,5 @@ def _encode(call: Call, value: Any) -> Outcome | Encoded:
 def _pack(call: Call, encoded: Encoded) -> Outcome:
     try:
         return encoded.pack()
-    except (OSError, MemoryError, TypeError) as error:
+    except Exception as error:  # no memory, no descriptors
         return unencodable(call, error)

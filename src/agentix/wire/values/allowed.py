@@ -12,21 +12,34 @@ import inspect
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias, get_args, get_type_hints
+from typing import Any, Final, TypeAlias, TypeVar, get_args, get_type_hints
 from weakref import WeakKeyDictionary
 
+T = TypeVar("T")
 Names: TypeAlias = Mapping[tuple[str, str], type]
 
 _by_user: Final[set[type]] = set()
 _by_function: Final[WeakKeyDictionary[Callable[..., Any], list[type]]] = WeakKeyDictionary()
 
 
-def allow_type(cls: type) -> type:
+def allow_type(cls: type[T]) -> type[T]:
     """Allow a class, and the classes its fields are annotated with, in the results of all calls.
 
-    Can be used as a decorator.
+    A dataclass, named tuple, enum or pydantic model that the called function's return annotation
+    does not lead to is refused otherwise. Can be used as a decorator::
+
+        @allow_type
+        @dataclass
+        class Score: ...
+
+    Raises TypeError for what no result can hold, whether it is allowed or not.
     """
-    _by_user.update(_reach(cls))
+    reached = list(_reach(cls))
+    if cls not in reached:
+        raise TypeError(
+            f"cannot allow {cls!r}: it is no dataclass, named tuple, enum or pydantic model"
+        )
+    _by_user.update(reached)
     return cls
 
 

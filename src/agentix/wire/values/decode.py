@@ -20,6 +20,7 @@ import msgpack
 
 from agentix.wire.errors import MalformedError, NotAllowedError
 from agentix.wire.values import arrays, tags
+from agentix.wire.values.bounds import check_elements
 from agentix.wire.values.objects import Blueprint, blueprint
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def decode(document: Buffer, buffers: Sequence[Buffer], allowed: Callable[[], Na
     class that is not among the allowed ones.
     """
     try:
+        check_elements(document)
         table, root = msgpack.unpackb(document, strict_map_key=True, unicode_errors="surrogatepass")
         decoder = _Decoder(_classes(table, allowed), list(buffers))
         value = decoder.node(root, 0)
@@ -55,8 +57,7 @@ def decode(document: Buffer, buffers: Sequence[Buffer], allowed: Callable[[], Na
 
 
 def _line(exc: BaseException) -> str:
-    text = f"{type(exc).__name__}: {exc}".splitlines()
-    return (text[0] if text else "")[:200]
+    return f"{type(exc).__name__}: {exc}".splitlines()[0][:200]
 
 
 def _classes(table: Any, allowed: Callable[[], Names]) -> list[Blueprint]:

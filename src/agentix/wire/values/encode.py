@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgpack
 
 from agentix.wire.errors import UnencodableError
-from agentix.wire.protocol import MAX_BUFFERS, MAX_DOCUMENT, OUT_OF_BAND
+from agentix.wire.protocol import MAX_BUFFERS, MAX_DOCUMENT, MAX_ELEMENTS, OUT_OF_BAND
 from agentix.wire.values import tags
+from agentix.wire.values.bounds import check_elements
 from agentix.wire.values.shapes import Shape, shape_of
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ def encode(value: object) -> tuple[bytes, list[Buffer]]:
             f"a result of {len(document):,} bytes beside its large byte strings and arrays is more "
             f"than {MAX_DOCUMENT:,}; return bulk data as bytes or numpy arrays"
         )
+    try:
+        check_elements(document)
+    except ValueError as exc:
+        raise UnencodableError(
+            f"a result of more than {MAX_ELEMENTS:,} values cannot be sent back; return bulk data "
+            "as bytes or numpy arrays"
+        ) from exc
     return document, encoder.buffers
 
 
