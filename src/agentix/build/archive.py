@@ -23,6 +23,7 @@ import aiohttp
 
 from agentix.build import signature
 from agentix.build.cache import cache_folder
+from agentix.build.command import Command
 from agentix.build.debian import Package, compare_versions
 from agentix.build.download import open_session
 from agentix.build.ungrouped import ungrouped
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 MIRROR_VARIABLE = "AGENTIX_DEBIAN_MIRROR"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _TIMEOUT = 600
+_PATIENCE = 60.0  # seconds for apt-get to read its configuration
 _INDEX_FORMAT = 1
 
 
@@ -46,15 +48,9 @@ async def find_mirror() -> str:
     if configured := os.environ.get(MIRROR_VARIABLE):
         return configured.rstrip("/")
     with contextlib.suppress(FileNotFoundError):
-        process = await asyncio.create_subprocess_exec(
-            "apt-get",
-            *("indextargets", "--format", "$(LABEL)|$(RELEASE)|$(REPO_URI)"),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        output, _ = await process.communicate()
-        if mirror := _main_mirror(output.decode(errors="replace")):
+        words = ["apt-get", "indextargets", "--format", "$(LABEL)|$(RELEASE)|$(REPO_URI)"]
+        asked = await Command(words, raises=LockError, timeout=_PATIENCE).run_aside()
+        if mirror := _main_mirror(asked.output.decode(errors="replace")):
             return mirror
     raise LockError(
         "no Debian archive is configured on this machine; "

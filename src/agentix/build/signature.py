@@ -7,8 +7,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from agentix.build.command import Command
 from agentix.errors import LockError
 
+_TIMEOUT = 60.0
 _BEGIN = "-----BEGIN PGP SIGNED MESSAGE-----"
 _SIGNATURE = "-----BEGIN PGP SIGNATURE-----"
 _END = "-----END PGP SIGNATURE-----"
@@ -35,25 +37,21 @@ async def verify(signed: bytes, keyring: Path, where: str) -> str:
             command = [sqv, "--keyring", str(keyring)]
         else:
             raise LockError(f"cannot verify {where}: install gpgv (or sqv)")
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            str(armoured),
-            str(data),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        output, errors = await process.communicate()
-    status = output.decode(errors="replace")
+        command += [str(armoured), str(data)]
+        ended = await Command(command, raises=LockError, timeout=_TIMEOUT).run_aside()
     # gpgv also fails when one of several signers is unknown to it: one good signature will do.
-    good = "[GNUPG:] GOODSIG" in status and "[GNUPG:] BADSIG" not in status
-    if process.returncode != 0 and not good:
-        reasons = errors.decode(errors="replace").strip().splitlines() or ["no reason given"]
+    said = _statuses(ended.output.decode(errors="replace"))
+    if ended.status != 0 and not ("GOODSIG" in said and "BADSIG" not in said):
         raise LockError(
-            f"{where} is not signed by Debian ({reasons[-1].strip()}); "
-            f"check the mirror and {keyring}"
+            f"{where} is not signed by Debian ({ended.reason}); check the mirror and {keyring}"
         )
     return text
+
+
+def _statuses(output: str) -> set[str]:
+    """Return the keywords of gpgv's status lines: what follows one is the signer's to choose."""
+    lines = (line.split(" ") for line in output.split("\n"))
+    return {words[1] for words in lines if words[0] == "[GNUPG:]" and words[1:]}
 
 
 def _split(signed: bytes, where: str) -> tuple[str, str]:

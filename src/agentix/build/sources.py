@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from agentix.build.command import Command
 from agentix.errors import ProjectError
+from agentix.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from agentix.build.lock import Lock
 
 LOCK_FILE = "bundle.lock"  # named here, where it is left out: importing the lock's model is slow
+_TIMEOUT = 300.0  # seconds for git, however slow the disk
 # What nobody commits, unless git tracks it: then it belongs like everything else.
 NEVER = frozenset({".git", "__pycache__", ".venv"})  # at any depth
 OUTPUTS = frozenset({"build", "dist", "result"})  # at the root only: a package may be called build
@@ -127,20 +129,19 @@ def _from_git(root: Path, *options: str) -> list[str] | None:
     clean = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
     command = ["git", *options, "-c", "safe.directory=*", "-c", "core.fsmonitor=false", "ls-files"]
     command += ["-z", "-t", "--cached", "--others", "--exclude-standard"]
-    result = subprocess.run(
+    ended = Command(
         command,
+        raises=ProjectError,
+        timeout=_TIMEOUT,
         cwd=root,
-        env=clean | {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
-    if result.returncode != 0:
-        reason = result.stderr.decode(errors="replace").strip()
-        if "not a git repository" in reason:
+        environment=clean | {"LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"},
+    ).run()
+    if ended.status != 0:
+        if "not a git repository" in ended.errors:
             return None
-        raise ProjectError(f"git cannot list the files of {root}: {' '.join(reason.split())}")
-    entries = [os.fsdecode(entry) for entry in result.stdout.split(b"\0") if entry]
+        reason = plain(" ".join(ended.errors.split()))
+        raise ProjectError(f"git cannot list the files of {root}: {reason}")
+    entries = [os.fsdecode(entry) for entry in ended.output.split(b"\0") if entry]
     return [entry[2:] for entry in entries if entry[0] != "?" or not _is_residue(entry[2:])]
 
 

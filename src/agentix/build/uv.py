@@ -6,16 +6,15 @@ import asyncio
 import os
 import re
 import shutil
-import signal
 import sys
 import tempfile
 import tomllib
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.pylock import PylockValidationError
 
+from agentix.build.command import Command
 from agentix.build.wheels import read
 from agentix.errors import LockError
 
@@ -51,30 +50,19 @@ async def run(
 
     Raises UvFailed when uv fails, LockError when it is missing or takes more than ten minutes.
     """
-    process = await asyncio.create_subprocess_exec(
-        *(find_uv(), *arguments),
+    ended = await Command(
+        [find_uv(), *arguments],
+        raises=LockError,
+        timeout=_TIMEOUT,
         cwd=cwd,
-        env=os.environ | {"NO_COLOR": "1", "UV_PYTHON_DOWNLOADS": "never"} | (environment or {}),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-        process_group=0,  # an interrupt at the terminal is ours to handle, for all that uv started
-    )
-    try:
-        async with asyncio.timeout(_TIMEOUT):
-            output, errors = await process.communicate(stdin.encode())
-    except TimeoutError:
-        raise LockError(
-            f"uv {arguments[0]} took more than {_TIMEOUT} s; check the network"
-        ) from None
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):  # ended, and we have yet to hear of it
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
-    if process.returncode != 0:
-        raise UvFailed(_gist(errors.decode(errors="replace")))
-    return output.decode()
+        environment=os.environ
+        | {"NO_COLOR": "1", "UV_PYTHON_DOWNLOADS": "never"}
+        | (environment or {}),
+        stdin=stdin,
+    ).run_aside()
+    if ended.status != 0:
+        raise UvFailed(_gist(ended.errors))
+    return ended.output.decode()
 
 
 class UvFailed(LockError):  # noqa: N818 - reads as what happened
