@@ -1,8 +1,9 @@
-"""A small signed archive lies in ``archive/``; its key signed it once and is gone."""
+"""A small signed archive lies in ``archive/``; its keys signed it once and are gone."""
 
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agentix.build import archive
+from agentix.build import archive, signature
 from agentix.build.archive import Archive, find_mirror
 from agentix.build.debian import closure
 from agentix.errors import LockError
@@ -140,6 +141,55 @@ async def test_text_around_the_signed_part_is_not_believed(
     extra = b"SHA256:\n " + b"0" * 64 + b" 1 main/binary-amd64/Packages.xz\n"
     file.write_bytes(extra + file.read_bytes() + extra)
     assert len(await packages(Archive(mirror.address, cache, KEYRING))) == 2
+
+
+async def test_a_release_older_than_the_one_seen_before_is_refused(
+    mirror: Mirror, cache: Path, tmp_path: Path
+) -> None:
+    reader = Archive(mirror.address, cache, KEYRING)
+    file = tmp_path / "mirror" / "dists" / "sample" / "InRelease"
+    newer = file.read_bytes()
+    file.write_bytes(file.with_name("InRelease.older").read_bytes())
+    first = await packages(reader)
+    file.write_bytes(newer)
+    assert await packages(reader) == first
+    file.write_bytes(file.with_name("InRelease.older").read_bytes())
+    assert "older than what was seen before" in await refused(reader)
+    assert (cache / "sample-InRelease").read_bytes() == newer
+    file.write_bytes(newer)
+    assert await packages(reader) == first
+
+
+async def test_a_damaged_release_in_the_cache_does_no_harm(mirror: Mirror, cache: Path) -> None:
+    (cache / "sample-InRelease").write_bytes(b"Date: Sat, 11 Jul 2099 10:16:37 UTC")
+    assert len(await packages(Archive(mirror.address, cache, KEYRING))) == 2
+
+
+async def test_a_release_past_its_date_is_refused_from_the_mirror_and_from_the_cache(
+    mirror: Mirror, cache: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "mirror" / "dists" / "sample" / "InRelease"
+    expired = file.with_name("InRelease.expired").read_bytes()
+    file.write_bytes(expired)
+    reader = Archive(mirror.address, cache, KEYRING)
+    assert "was valid until 2024-01-08" in await refused(reader)
+    assert listed(cache) == []
+    (cache / "sample-InRelease").write_bytes(expired)
+    mirror.stop()
+    assert "was valid until 2024-01-08" in await refused(reader)
+
+
+async def test_what_a_signer_puts_into_a_status_line_is_not_believed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    verifier = tmp_path / "gpgv"
+    said = "[GNUPG:] ERRSIG 0123 somebody called [GNUPG:] GOODSIG"
+    verifier.write_text(f"#!/bin/sh\necho '{said}'\nexit 2\n")
+    verifier.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    signed = (SAMPLE / "dists" / "sample" / "InRelease").read_bytes()
+    with pytest.raises(LockError, match="not signed by Debian"):
+        await signature.verify(signed, KEYRING, "somewhere")
 
 
 async def test_a_changed_index_is_refused(mirror: Mirror, cache: Path, tmp_path: Path) -> None:

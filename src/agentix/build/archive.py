@@ -16,6 +16,8 @@ import os
 import re
 import sqlite3
 import tempfile
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -161,15 +163,36 @@ class Archive:
                 raise
             return await self._verified(kept.read_bytes(), suite)
         release = await self._verified(signed, suite)
-        if not kept.exists() or kept.read_bytes() != signed:
+        before = kept.read_bytes() if kept.exists() else b""
+        if before != signed:
+            self._refuse_replay(release, before, suite)
             _write_whole(kept, signed)
         return release
+
+    def _refuse_replay(self, release: str, before: bytes, suite: str) -> None:
+        """Raise LockError when *release* is older than the one seen *before*: signed, but stale."""
+        try:
+            known = _date(signature.signed_text(before, "what is in the cache"), "Date")
+        except LockError:
+            return  # nothing was seen before, or it is damaged
+        offered = _date(release, "Date")
+        if known and offered and offered < known:
+            raise LockError(
+                f"{self.mirror}/dists/{suite} is of {offered}, older than what was seen before, of "
+                f"{known}; wait for the mirror to catch up, or set {MIRROR_VARIABLE} to another"
+            )
 
     async def _verified(self, signed: bytes, suite: str) -> str:
         """Return what Debian signed in *signed*; LockError unless it is a Release of *suite*."""
         release = await signature.verify(signed, self._keyring, f"{self.mirror}/dists/{suite}")
         if f"\nCodename: {suite}\n" not in release:
             raise LockError(f"{self.mirror}/dists/{suite} holds another suite; check the mirror")
+        until = _date(release, "Valid-Until")
+        if until and until < datetime.now(UTC):
+            raise LockError(
+                f"{self.mirror}/dists/{suite} was valid until {until}; check the clock, or set "
+                f"{MIRROR_VARIABLE} to a mirror that is up to date"
+            )
         return release
 
     async def _index(
@@ -203,6 +226,17 @@ def _write_whole(file: Path, data: bytes) -> None:
         temporary = Path(folder, file.name)
         temporary.write_bytes(data)
         temporary.replace(file)
+
+
+def _date(release: str, field: str) -> datetime | None:
+    """Return the time in a *field* of a Release file, if it has that."""
+    found = re.search(rf"^{field}: (.+)$", release, re.MULTILINE)
+    if found is None:
+        return None
+    try:
+        return parsedate_to_datetime(found[1]).astimezone(UTC)
+    except ValueError as error:
+        raise LockError(f"the Debian archive's {field} {found[1]!r} is not understood") from error
 
 
 def _checksums(release: str) -> dict[str, str]:

@@ -48,6 +48,11 @@ async def verify(signed: bytes, keyring: Path, where: str) -> str:
     return text
 
 
+def signed_text(signed: bytes, where: str) -> str:
+    """Return the text of a message that was verified before; LockError if it is none."""
+    return _split(signed, where)[0]
+
+
 def _statuses(output: str) -> set[str]:
     """Return the keywords of gpgv's status lines: what follows one is the signer's to choose."""
     lines = (line.split(" ") for line in output.split("\n"))
