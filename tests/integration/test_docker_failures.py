@@ -17,7 +17,7 @@ from images.engine import Leftovers, loaded
 from agentix.errors import BundleError, ImageError, ProviderError
 from agentix.provider.base import SandboxConfig
 from agentix.provider.docker import DockerProvider, DockerProviderConfig
-from agentix.provider.docker.engine import Engine
+from agentix.provider.docker.engine import TIMEOUT, Engine
 from agentix.provider.docker.problems import why_no_connection
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     import docker
     from images import TaskImage
+
+    from agentix.provider.base import SandboxId
 
 pytestmark = pytest.mark.docker
 
@@ -88,18 +90,9 @@ def test_a_cancellation_while_the_engine_works_leaves_nothing(
     step: str,
 ) -> None:
     bundle = bundle_that_runs("sleep 1000", tmp_path)
-    real = getattr(Engine, step)
 
     async def cancel_at_the_step() -> None:
-        reached = asyncio.Event()
-        loop = asyncio.get_running_loop()
-
-        def announced(*arguments: object) -> object:
-            loop.call_soon_threadsafe(reached.set)
-            time.sleep(0.2)  # as a busy engine would; by then the cancellation is under way
-            return real(*arguments)
-
-        monkeypatch.setattr(Engine, step, announced)
+        reached = announced(step, monkeypatch)
         config = SandboxConfig(image=busybox, bundle=str(bundle))
         task = asyncio.create_task(provider().create(config))
         await reached.wait()
@@ -125,6 +118,90 @@ def test_a_create_that_is_cancelled_again_while_it_cleans_up_still_cleans_up(
         assert task.cancelled()
 
     asyncio.run(insist())
+
+
+def test_a_sandbox_that_cannot_be_stopped_is_removed_all_the_same(
+    leftovers: Leftovers, busybox: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise ProviderError("the engine did not answer")
+
+    monkeypatch.setattr(Engine, "stop", refuse)
+
+    async def create_and_delete() -> None:
+        sandbox_id = await started(busybox, tmp_path, monkeypatch)
+        await provider().delete(sandbox_id)
+
+    asyncio.run(create_and_delete())
+
+
+def test_a_sandbox_that_could_not_be_removed_can_be_deleted_again(
+    leftovers: Leftovers, busybox: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise ProviderError("the disk is busy")
+
+    async def delete_twice() -> None:
+        sandbox_id = await started(busybox, tmp_path, monkeypatch)
+        with monkeypatch.context() as broken:
+            broken.setattr(Engine, "remove", refuse)
+            with pytest.raises(ProviderError, match="the disk is busy"):
+                await provider().delete(sandbox_id)
+        assert leftovers.folders() == [sandbox_id]  # it says which engine has the container
+        await provider().delete(sandbox_id)
+
+    asyncio.run(delete_twice())
+
+
+@pytest.mark.parametrize("step", ["connect", "stop", "remove"])
+def test_a_cancelled_delete_still_removes_everything(
+    leftovers: Leftovers,
+    busybox: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    step: str,
+) -> None:
+    async def cancel_at_the_step() -> None:
+        sandbox_id = await started(busybox, tmp_path, monkeypatch)
+        reached = announced(step, monkeypatch)
+        task = asyncio.create_task(provider(stop_timeout=0).delete(sandbox_id))
+        await reached.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(cancel_at_the_step())
+
+
+def test_a_delete_may_take_as_long_as_its_requests() -> None:
+    assert provider(stop_timeout=1000).delete_bound > 1000 + 3 * TIMEOUT
+
+
+async def started(busybox: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SandboxId:
+    """Return a sandbox whose container runs, and is taken for one that answers."""
+
+    async def ready(*_: object, **__: object) -> None:
+        return None
+
+    bundle = bundle_that_runs("sleep 1000", tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr("agentix.provider.docker.provider.until_ready", ready)
+        sandbox = await provider().create(SandboxConfig(image=busybox, bundle=str(bundle)))
+    return sandbox.sandbox_id
+
+
+def announced(step: str, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Return an event that comes shortly before the engine does *step*."""
+    real, reached = getattr(Engine, step), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def slow(*arguments: object, **options: object) -> object:
+        loop.call_soon_threadsafe(reached.set)
+        time.sleep(0.2)  # as a busy engine would; by then the cancellation is under way
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(Engine, step, slow)
+    return reached
 
 
 def test_an_image_that_nobody_has_fails_fast(leftovers: Leftovers, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from agentix.provider.output import OutputTail
+from agentix.provider.output import OutputTail, account
 
 
 def test_memory_is_bounded_whatever_is_fed_and_the_end_is_kept() -> None:
@@ -15,11 +15,11 @@ def test_memory_is_bounded_whatever_is_fed_and_the_end_is_kept() -> None:
 def test_the_account_is_one_printable_line() -> None:
     tail = OutputTail()
     tail.feed(b"one\n\n  two\x1b[31m\r\nth\xff\xe9ree\n")
-    account = tail.account()
-    assert "\n" not in account
-    assert "\x1b" not in account
-    assert account.startswith("its output ends with: one | two[31m | th")
+    clause = account(tail.text())
+    assert "\n" not in clause
+    assert "\x1b" not in clause
+    assert clause.startswith("its output ends with: one | two[31m | th")
 
 
 def test_silence_is_said_to_be_silence() -> None:
-    assert OutputTail().account() == "it printed nothing"
+    assert account(OutputTail().text()) == "it printed nothing"

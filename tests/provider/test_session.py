@@ -99,6 +99,16 @@ async def test_it_is_deleted_when_cancelled_and_again_while_being_deleted() -> N
     assert shelf.deleted == ["s-0"]
 
 
+async def test_a_deletion_has_as_long_as_the_provider_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agentix.provider.base._CLOSE_BOUND", 0.03)
+    monkeypatch.setattr(Shelf, "delete_bound", 0.02)
+    with pytest.raises(ProviderError, match=r"deleting sandbox s-0 did not end within 0\.05 s"):
+        async with Shelf(slow=True).session(CONFIG):
+            pass
+
+
 async def test_a_timeout_that_cannot_be_is_refused_and_nothing_stays() -> None:
     shelf = Shelf()
     with pytest.raises(ValueError, match="positive"):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from agentix.errors import ProviderError
-from agentix.provider.teardown import carry_out, undone_on_error
+from agentix.provider.teardown import carry_out, to_the_end, undone_on_error
 
 
 async def test_the_work_is_finished_although_the_caller_is_cancelled_again_and_again() -> None:
@@ -28,9 +28,25 @@ async def test_the_work_is_finished_although_the_caller_is_cancelled_again_and_a
     assert done
 
 
+async def test_the_value_of_the_work_is_returned() -> None:
+    async def work() -> int:
+        return 7
+
+    assert await carry_out(work(), what="working", within=10) == 7
+    assert await to_the_end(work()) == 7
+
+
+async def test_a_timeout_of_the_works_own_is_not_taken_for_the_bound() -> None:
+    async def work() -> None:
+        raise TimeoutError("its own")
+
+    with pytest.raises(TimeoutError, match="its own"):
+        await carry_out(work(), what="working", within=10)
+
+
 async def test_work_that_never_ends_is_given_up_with_a_clear_error() -> None:
     with pytest.raises(ProviderError, match=r"^waiting did not end within 0\.01 s"):
-        await carry_out(asyncio.Event().wait(), what="waiting", within=0.01)  # type: ignore[arg-type]
+        await carry_out(asyncio.Event().wait(), what="waiting", within=0.01)
 
 
 async def test_the_first_error_is_raised_and_tells_of_the_second() -> None:

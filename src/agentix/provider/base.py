@@ -25,7 +25,7 @@ __all__ = [
     "SandboxResource",
 ]
 
-TEARDOWN_BOUND = 60.0
+_CLOSE_BOUND = 30.0  # seconds; what closing the connection may take
 
 
 class SandboxProvider(ABC):
@@ -50,6 +50,11 @@ class SandboxProvider(ABC):
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a handle of a sandbox that lives; SandboxNotFound when it does not."""
 
+    @property
+    def delete_bound(self) -> float:
+        """How many seconds ``delete`` may take; a session gives up a while after that."""
+        return 60.0
+
     @asynccontextmanager
     async def session(
         self,
@@ -71,7 +76,8 @@ class SandboxProvider(ABC):
                 await self.delete(sandbox.sandbox_id)
 
         what = f"deleting sandbox {sandbox.sandbox_id}"
-        async with undone_on_error(end, what=what, within=TEARDOWN_BOUND):
+        within = _CLOSE_BOUND + self.delete_bound
+        async with undone_on_error(end, what=what, within=within):
             sandbox.configure(timeout=timeout)
             yield sandbox
-        await carry_out(end(), what=what, within=TEARDOWN_BOUND)
+        await carry_out(end(), what=what, within=within)

@@ -27,13 +27,11 @@ class OutputTail:
         """Return what is kept."""
         return self._kept[-self._limit :].decode(errors="replace")
 
-    def account(self) -> str:
-        """Return a clause about it, for the end of an error message."""
-        quote = self.quote()
-        return f"its output ends with: {quote}" if quote else "it printed nothing"
 
-    def quote(self) -> str:
-        """Return the end of it on one line, to be part of an error message; maybe empty."""
-        lines = (line.strip() for line in self.text().splitlines())
-        joined = " | ".join("".join(filter(str.isprintable, line)) for line in lines if line)
-        return joined if len(joined) <= QUOTED else f"… {joined[-QUOTED:]}"
+def account(output: str) -> str:
+    """Return a clause about *output* on one line, for the end of an error message."""
+    lines = (line.strip() for line in output[-LIMIT:].splitlines())
+    joined = " | ".join("".join(filter(str.isprintable, line)) for line in lines if line)
+    if not joined:
+        return "it printed nothing"
+    return f"its output ends with: {joined if len(joined) <= QUOTED else f'… {joined[-QUOTED:]}'}"

@@ -4,30 +4,43 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from agentix.errors import ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine
 
+T = TypeVar("T")
 
-async def carry_out(work: Coroutine[Any, Any, None], *, what: str, within: float) -> None:
-    """Run *work* to its end although the caller is cancelled meanwhile; then let that go on.
+
+async def carry_out(work: Coroutine[Any, Any, T], *, what: str, within: float) -> T:
+    """Run *work* as :func:`to_the_end` does, but not for ever.
 
     Raises ProviderError saying that *what* took longer than *within* seconds, or what *work*
-    raised. A cancellation comes first: the failure of *work* is then its ``__cause__``.
+    raised.
     """
 
-    async def bounded() -> None:
+    async def bounded() -> T:
         try:
-            async with asyncio.timeout(within):
-                await work
+            async with asyncio.timeout(within) as bound:
+                return await work
         except TimeoutError as error:
+            if not bound.expired():
+                raise
             message = f"{what} did not end within {within:g} s; something may be left behind"
             raise ProviderError(message) from error
 
-    task = asyncio.create_task(bounded())
+    return await to_the_end(bounded())
+
+
+async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
+    """Return the value of *work*, which bounds itself; when cancelled, wait for its end first.
+
+    What is about to be made can only be removed once it is made. The cancellation goes on then,
+    with the failure of *work* as its ``__cause__``.
+    """
+    task = asyncio.create_task(work)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
@@ -35,8 +48,7 @@ async def carry_out(work: Coroutine[Any, Any, None], *, what: str, within: float
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled is None:
-        task.result()
-        return
+        return task.result()
     raise cancelled from (None if task.cancelled() else task.exception())
 
 

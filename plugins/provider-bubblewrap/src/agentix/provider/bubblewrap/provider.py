@@ -18,7 +18,7 @@ from agentix.provider.bubblewrap.options import options_for
 from agentix.provider.bubblewrap.process import SandboxProcess
 from agentix.provider.bubblewrap.process_ref import SandboxProcesses
 from agentix.provider.bubblewrap.program import find_program
-from agentix.provider.output import OutputTail
+from agentix.provider.output import OutputTail, account
 from agentix.provider.readiness import until_ready
 from agentix.provider.runtime_folder import COMMAND, RuntimeFolder
 from agentix.provider.teardown import carry_out, undone_on_error
@@ -107,12 +107,14 @@ class BubblewrapProvider(SandboxProvider):
             await until_ready(
                 folder,
                 death=process.ended,
-                account=lambda: explain(tail.text()) or tail.account(),
+                account=lambda: explain(tail.text()) or account(tail.text()),
                 within=self.config.start_timeout,
             )
             processes = process.processes()
             if processes is None:
-                raise ProviderError(f"sandbox {folder.sandbox_id} has ended; {tail.account()}")
+                raise ProviderError(
+                    f"sandbox {folder.sandbox_id} has ended; {account(tail.text())}"
+                )
             folder.record(processes.facts())
         return self._handle(folder)
 
@@ -129,8 +131,13 @@ class BubblewrapProvider(SandboxProvider):
             await SandboxProcess.settled(processes)
             await asyncio.to_thread(folder.remove)
 
-        within = self.config.stop_timeout + _BOUND
-        await carry_out(end(), what=f"deleting sandbox {sandbox_id}", within=within)
+        what = f"deleting sandbox {sandbox_id}"
+        await carry_out(end(), what=what, within=self.delete_bound)
+
+    @property
+    def delete_bound(self) -> float:
+        """How many seconds ``delete`` may take."""
+        return self.config.stop_timeout + _BOUND
 
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a handle of a sandbox that lives; SandboxNotFound when it does not."""

@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import re
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from agentix.bundle import BundleCache
 from agentix.errors import ImageError, ProviderError, SandboxNotFound
@@ -16,15 +16,15 @@ from agentix.provider.base import Sandbox, SandboxId, SandboxInfo, SandboxProvid
 from agentix.provider.deploy import deploy_locally
 from agentix.provider.docker import container, images
 from agentix.provider.docker.config import DockerProviderConfig
-from agentix.provider.docker.engine import Engine, address
-from agentix.provider.docker.threads import abandonable, to_the_end
-from agentix.provider.output import OutputTail
+from agentix.provider.docker.engine import TIMEOUT, Engine, address
+from agentix.provider.docker.threads import abandonable
+from agentix.provider.output import account
 from agentix.provider.readiness import until_ready
 from agentix.provider.runtime_folder import RuntimeFolder
-from agentix.provider.teardown import undone_on_error
+from agentix.provider.teardown import carry_out, to_the_end, undone_on_error
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from agentix.bundle import CachedBundle
@@ -32,9 +32,11 @@ if TYPE_CHECKING:
     from agentix.provider.base import DeployedBundle, SandboxConfig
     from agentix.provider.docker.engine import Image
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 _PREFIX = "docker"
 _ID = re.compile(rf"{_PREFIX}-[0-9a-f]+")
-_UNDO_BOUND = 120.0
 _LOOK_EVERY = 0.2
 _READ_EVERY = 5  # looks; what a container prints is read less often than whether it lives
 
@@ -62,12 +64,12 @@ class DockerProvider(SandboxProvider):
 
             async def undo() -> None:
                 try:
-                    await to_the_end(engine.remove, container.name(folder.sandbox_id))
+                    await asyncio.to_thread(engine.remove, container.name(folder.sandbox_id))
                 finally:
-                    await to_the_end(folder.remove)
+                    await asyncio.to_thread(folder.remove)
 
             what = f"removing what was made of sandbox {folder.sandbox_id}"
-            async with undone_on_error(undo, what=what, within=_UNDO_BOUND):
+            async with undone_on_error(undo, what=what, within=2 * TIMEOUT):
                 folder.record({"engine": where})
                 return await self._start(engine, config, image, bundle, folder)
 
@@ -80,18 +82,29 @@ class DockerProvider(SandboxProvider):
         except SandboxNotFound:  # a container may be left all the same
             if not _ID.fullmatch(sandbox_id):
                 return
-        name = container.name(sandbox_id)
-        async with _connected(where or address()) as engine:
-            await to_the_end(engine.stop, name, grace=self._choices.stop_timeout)
-            await to_the_end(engine.remove, name)
-        if folder is not None:
-            await to_the_end(folder.remove)
+
+        async def end() -> None:
+            name = container.name(sandbox_id)
+            async with _connected(where or address()) as engine:
+                with contextlib.suppress(ProviderError):  # then it is killed, with less ado
+                    await asyncio.to_thread(engine.stop, name, grace=self._choices.stop_timeout)
+                await asyncio.to_thread(engine.remove, name)
+            if folder is not None:  # until here it says which engine to ask again
+                await asyncio.to_thread(folder.remove)
+
+        what = f"deleting sandbox {sandbox_id}"
+        await carry_out(end(), what=what, within=self.delete_bound)
+
+    @property
+    def delete_bound(self) -> float:
+        """How many seconds ``delete`` may take: to connect, agree on a version, stop, remove."""
+        return self._choices.stop_timeout + 4.0 * TIMEOUT
 
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a new handle of a container that runs, also from another process."""
         folder, facts = RuntimeFolder.find(sandbox_id, _PREFIX)
         async with _connected(facts["engine"]) as engine:
-            state = await to_the_end(engine.state, container.name(sandbox_id))
+            state = await _call(engine.state, container.name(sandbox_id))
         if state is None or not state.running:
             raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it, or create another")
         return _handle(folder)
@@ -114,10 +127,10 @@ class DockerProvider(SandboxProvider):
     ) -> Image:
         """Return the image, pulled if need be, that goes with the bundle and the engine."""
         platform = bundle.manifest.platform
-        found = await to_the_end(engine.image, config.image)
+        found = await _call(engine.image, config.image)
         if found is None:
             await self._pull(where, config.image, platform)
-            found = await to_the_end(engine.image, config.image)
+            found = await _call(engine.image, config.image)
             if found is None:
                 raise ImageError(f"image {config.image!r} was pulled and is gone again")
         images.require_platforms(
@@ -125,7 +138,7 @@ class DockerProvider(SandboxProvider):
             platform,
             image=config.image,
             found=found,
-            engine=await to_the_end(engine.platform),
+            engine=await _call(engine.platform),
         )
         if program := images.in_nix(found):
             raise images.hidden(config.image, program)
@@ -167,13 +180,13 @@ class DockerProvider(SandboxProvider):
         name = container.name(folder.sandbox_id)
         settings = container.settings(config, image.id, folder)
         host = container.host_settings(self._choices, config.resource, bundle.nix, folder)
-        await to_the_end(engine.create, name, settings, host)
+        await _call(engine.create, name, settings, host)
         if image.id not in self._looked_into:
-            shell = await to_the_end(engine.link_target, name, "/bin/sh")
+            shell = await _call(engine.link_target, name, "/bin/sh")
             if images.is_in_nix(shell):
                 raise images.hidden(config.image, f"/bin/sh leads to {shell}")
             self._looked_into.add(image.id)
-        await to_the_end(engine.start, name)
+        await _call(engine.start, name)
         watch = _Watch(engine, name)
         within = self._choices.start_timeout
         await until_ready(folder, death=watch.death, account=watch.account, within=within)
@@ -190,33 +203,36 @@ class _Watch:
     def __init__(self, engine: Engine, name: str) -> None:
         self._engine = engine
         self._name = name
-        self._output = OutputTail()
+        self._output = b""
 
     def account(self) -> str:
         """Return a clause about the output, as of the last look."""
-        return self._output.account()
+        return account(self._output.decode(errors="replace"))
 
     async def death(self) -> str:
         """Return how the container ended, once it has."""
         for looks in itertools.count(1):
             await asyncio.sleep(_LOOK_EVERY)
-            state = await to_the_end(self._engine.state, self._name)
+            state = await _call(self._engine.state, self._name)
             if state is None:
                 break
             if not state.running or looks % _READ_EVERY == 0:
-                output = await to_the_end(self._engine.output, self._name)
-                self._output = OutputTail()
-                self._output.feed(output)
+                self._output = await _call(self._engine.output, self._name)
             if not state.running:
                 return state.end
         return "its container was removed"
+
+
+async def _call(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Ask the engine; when cancelled, wait for its answer first."""
+    return await to_the_end(asyncio.to_thread(work, *args, **kwargs))
 
 
 @contextlib.asynccontextmanager
 async def _connected(where: str) -> AsyncIterator[Engine]:
     engine = Engine(where)
     try:
-        await to_the_end(engine.connect)
+        await _call(engine.connect)
         yield engine
     finally:
         engine.close()

@@ -1,34 +1,14 @@
-"""Blocking calls, off the event loop, in the two ways that they can meet a cancellation."""
+"""A blocking call, off the event loop, that a cancellation leaves behind."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import threading
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-
-async def to_the_end(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run *work* in a thread and return its value; when cancelled, wait for its end first.
-
-    What a thread is about to make can only be removed once it is made. *work* bounds itself.
-    """
-    task = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
-    cancelled: asyncio.CancelledError | None = None
-    while not task.done():
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled from (None if task.cancelled() else task.exception())
-    return task.result()
 
 
 async def abandonable(work: Callable[[], None], *, name: str) -> None:
