@@ -282,37 +282,23 @@ async def test_another_protocol_is_told_in_one_line_with_both_versions(tmp_path:
             assert "\n" not in text
 
 
+DESCRIBED = {"status": "ok", "agentix": "0", "python": "3", "libc": "c", "protocol": 1, "pid": 1}
+ODD: list[dict[str, Any]] = [
+    {},
+    {"worker": {"pid": "1"}},
+    {"worker": {"pid": ""}},
+    {"worker": {"pid": []}},
+    {"worker": {"pid": -1}},
+    {"worker": {"pid": 1}, "pid": 1 << 40},
+    {"worker": {"pid": 1}, "libc": 5},
+]
+
+
 @pytest.mark.parametrize(
     "told",
     [
-        "",
-        "[]",
-        "{}",
-        '{"worker": {}}',
-        "x",
-        "[" * 50_000,
-        *(
-            json.dumps(
-                {
-                    "status": "ok",
-                    "agentix": "0",
-                    "python": "3",
-                    "libc": "c",
-                    "protocol": 1,
-                    "pid": 1,
-                }
-                | wrong
-            )
-            for wrong in (
-                {},
-                {"worker": {"pid": "1"}},
-                {"worker": {"pid": ""}},
-                {"worker": {"pid": []}},
-                {"worker": {"pid": -1}},
-                {"worker": {"pid": 1}, "pid": 1 << 40},
-                {"worker": {"pid": 1}, "libc": 5},
-            )
-        ),
+        *("", "[]", "{}", '{"worker": {}}', "x", "[" * 50_000),
+        *(json.dumps(DESCRIBED | odd) for odd in ODD),
     ],
 )
 async def test_health_that_is_none_is_a_typed_error(tmp_path: Path, told: str) -> None:

@@ -6,6 +6,7 @@ the ``tests`` folder: the functions in :mod:`local_runtime.far` stand for a bund
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import secrets
@@ -134,6 +135,13 @@ class LocalRuntime:
         if error is None:
             assert code in (0, -signal.SIGKILL), f"the runtime ended with {code}: {said}"
             assert not left, f"the runtime left processes behind: {left}"
+
+
+async def appears(path: Path) -> None:
+    """Wait until there is such a file, for a bounded time."""
+    async with asyncio.timeout(20):
+        while not path.exists():
+            await asyncio.sleep(0.005)
 
 
 def apart(body: bytes) -> tuple[bytes, bytes]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
 
 def noop(value: Any = None) -> Any:
@@ -304,7 +304,7 @@ async def awrapped(value: int) -> int:
     return value + 1
 
 
-def sync_that_awaits(value: int) -> Awaitable[int]:
+def sync_that_awaits(value: int) -> Coroutine[Any, Any, int]:
     """Give a coroutine without being a coroutine function."""
     return anoop(value)
 
@@ -377,11 +377,20 @@ def told() -> list[str]:
 
 
 released = threading.Event()
+waiting = threading.Semaphore(0)
 
 
 def hold() -> None:
     """Have the functions below wait."""
     released.clear()
+    while waiting.acquire(blocking=False):
+        pass
+
+
+def held(count: int) -> None:
+    """Return once so many of them wait."""
+    for _ in range(count):
+        assert waiting.acquire(timeout=30)
 
 
 def release() -> None:
@@ -391,12 +400,14 @@ def release() -> None:
 
 def block_until_release() -> str:
     """Block a thread."""
+    waiting.release()
     released.wait(60)
     return "released"
 
 
 async def await_release() -> str:
     """Wait on the loop."""
+    waiting.release()
     while not released.is_set():
         await asyncio.sleep(0.01)
     return "released"
@@ -425,9 +436,12 @@ def busy(seconds: float) -> None:
         pass
 
 
-async def hold_loop(seconds: float) -> None:
-    """Block the worker's loop."""
-    time.sleep(seconds)
+async def hold_loop(folder: str) -> None:
+    """Block the worker's loop, say so in a folder, and go on once somebody puts a file there."""
+    Path(folder, "held").touch()
+    end = time.monotonic() + 60
+    while not Path(folder, "go").exists() and time.monotonic() < end:
+        time.sleep(0.005)
 
 
 # Processes
@@ -504,13 +518,6 @@ def write_nonsense_to_channel() -> None:
     time.sleep(30)
 
 
-def zombies() -> int:
-    """Count dead processes that nobody has collected."""
-    found = 0
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                found += (entry / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
-            except OSError:
-                continue
-    return found
+def processes() -> int:
+    """Count the processes there are, dead ones that nobody has collected included."""
+    return sum(entry.name.isdigit() for entry in Path("/proc").iterdir())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from typing import Any
 
 import pytest
 from local_runtime import LocalRuntime, far, shop
@@ -80,8 +81,9 @@ async def test_a_function_that_raises_cancelled_is_not_a_local_cancellation(
 
 async def test_wrong_arguments_are_the_functions_own_error(shared: LocalRuntime) -> None:
     async with shared.client() as client:
-        for function in (far.fail, far.afail):
-            result = await client.try_remote(function, "value", "too many")  # type: ignore[call-arg]
+        functions: list[Any] = [far.fail, far.afail]
+        for function in functions:
+            result = await client.try_remote(function, "value", "too many")
             assert isinstance(result, Failed)
             assert result.error.error.type == "TypeError"
             assert "positional argument" in result.error.error.message
@@ -162,7 +164,7 @@ async def test_what_the_bundle_lacks_is_named_with_what_to_do(shared: LocalRunti
     here = types.ModuleType("only_here")
     exec("def f(): pass\nclass C: pass", here.__dict__)
     sys.modules["only_here"] = here
-    far_extra = type(far.noop)(far.noop.__code__, far.__dict__, "extra")
+    far_extra = types.FunctionType(far.noop.__code__, far.__dict__, "extra")
     far_extra.__module__, far_extra.__qualname__ = far.__name__, "extra"
     try:
         far.extra = far_extra  # type: ignore[attr-defined]

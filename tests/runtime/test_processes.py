@@ -8,10 +8,13 @@ import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_runtime import LocalRuntime, far, processes_with, python
+from local_runtime import LocalRuntime, appears, far, processes_with, python
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 from agentix.errors import WorkerExited
 
@@ -104,12 +107,14 @@ def test_nothing_outlives_the_server_not_even_daemons() -> None:
 def test_the_end_is_bounded_while_calls_run(signum: signal.Signals) -> None:
     async def scenario(runtime: LocalRuntime) -> float:
         async with runtime.client() as client:
-            calls = [
-                asyncio.create_task(client.try_remote(function, 60))
-                for function in (far.sleep, far.asleep, far.hold_loop)
-            ]
-            await client.health()
-            await asyncio.sleep(0.2)
+            functions: list[Callable[[float], Any]] = [far.sleep, far.asleep]
+            calls = [asyncio.create_task(client.try_remote(one, 60)) for one in functions]
+            async with asyncio.timeout(20):
+                while await client.remote(far.running) < 3:
+                    await asyncio.sleep(0.005)
+            folder = runtime.folder
+            calls.append(asyncio.create_task(client.try_remote(far.hold_loop, str(folder))))
+            await appears(folder / "held")
             start = time.perf_counter()
             runtime.process.send_signal(signum)
             ended = await asyncio.wait_for(asyncio.gather(*calls), 8)
@@ -131,8 +136,9 @@ def test_it_works_as_the_first_process_of_a_container() -> None:
         async with runtime.client() as client:
             assert (await client.health()).pid == 1
             await client.remote(far.orphans, 100)
-            await asyncio.sleep(0.3)
-            assert await client.remote(far.zombies) == 0
+            async with asyncio.timeout(20):  # until nothing is left but server and worker
+                while await client.remote(far.processes) > 2:
+                    await asyncio.sleep(0.02)
             await client.try_remote(far.die, 3)
             assert await client.remote(far.noop, 1) == 1
 

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from local_runtime import LocalRuntime, far, python
+from local_runtime import LocalRuntime, appears, far, python
 
 from agentix.errors import RuntimeUnreachable, WorkerExited
 
@@ -127,8 +127,8 @@ def test_a_busy_worker_ends_with_its_server() -> None:
     async def scenario(runtime: LocalRuntime) -> int:
         async with runtime.client() as client:
             worker = await client.remote(far.process)
-            call = asyncio.create_task(client.try_remote(far.hold_loop, 60))
-            await client.remote(far.noop)
+            call = asyncio.create_task(client.try_remote(far.hold_loop, str(runtime.folder)))
+            await appears(runtime.folder / "held")
             runtime.process.kill()
             await call
             return worker
