@@ -194,6 +194,15 @@ def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Request, Bui
 Known = tuple[Request, BuiltBundle, Path]
 
 
+def test_a_bundle_that_is_gone_again_is_not_noted(known: Known, tmp_path: Path) -> None:
+    request, bundle, root = known
+    other = replace(request, output=str(tmp_path / "gone.tar"))
+    inputs = Inputs(((str(root), ()),), (), "")
+    remember(other, inputs, inputs.digest(), replace(bundle, path=tmp_path / "gone.tar"))
+    assert recall(other) is None
+    assert recall(request) is not None
+
+
 def test_what_has_not_changed_is_recalled(known: Known) -> None:
     request, bundle, root = known
     assert recall(request) == replace(bundle, cached=True)

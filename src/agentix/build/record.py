@@ -80,7 +80,8 @@ def recall(request: Request) -> BuiltBundle | None:
 def remember(request: Request, inputs: Inputs, digest: str, bundle: BuiltBundle) -> None:
     """Note that *inputs*, when they had this *digest*, gave *bundle* for *request*.
 
-    Says nothing where the cache cannot be written: the next build only takes longer.
+    Says nothing where the cache cannot be written, or the bundle is gone again: the next build only
+    takes longer.
     """
     described: dict[str, Any] = asdict(bundle) | {
         "path": str(bundle.path),
@@ -88,16 +89,16 @@ def remember(request: Request, inputs: Inputs, digest: str, bundle: BuiltBundle)
         "cached": True,
         "timings": {},
     }
-    record = {
+    record: dict[str, Any] = {
         "trees": inputs.trees,
         "files": inputs.files,
         "digest": digest,
-        "stamp": _stamp(bundle.path),
         "bundle": described,
     }
     file = _file(request)
     temporary = file.with_name(f"{file.name}.{os.getpid()}")
     try:
+        record["stamp"] = _stamp(bundle.path)
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_text(json.dumps(record), encoding="utf-8")
         temporary.replace(file)
