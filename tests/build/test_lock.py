@@ -76,13 +76,18 @@ def test_saving_an_unchanged_lock_leaves_the_file_alone(tmp_path: Path) -> None:
     assert file.stat().st_ino == before.st_ino
 
 
-def test_the_file_is_as_readable_as_the_umask_says(tmp_path: Path) -> None:
+def test_the_file_is_as_readable_as_the_umask_says_which_other_threads_share(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "bundle.lock"
-    old = os.umask(0o027)
+    set_umask = os.umask
+    old = set_umask(0o027)
+    monkeypatch.delattr(os, "umask")
     try:
         lock.loads(json.dumps(example())).save(file)
     finally:
-        os.umask(old)
+        set_umask(old)
+    assert list(tmp_path.iterdir()) == [file]
     assert stat.S_IMODE(file.stat().st_mode) == 0o640
 
 

@@ -10,10 +10,9 @@ import json
 import os
 import posixpath
 import re
-import tempfile
+import secrets
 from collections.abc import Iterator, Mapping
-from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from packaging.utils import canonicalize_name
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -21,6 +20,9 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from agentix.build.sources import LOCK_FILE as LOCK_FILE
 from agentix.errors import LockError
 from agentix.platforms import PlatformName as PlatformName
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 FORMAT = 1
 
@@ -170,15 +172,14 @@ class Lock(_Model):
                 return False
         except (OSError, UnicodeDecodeError):
             pass
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
         try:
             with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
                 file.write(text)
-            os.umask(mask := os.umask(0o077))
-            Path(temporary).chmod(0o666 & ~mask)
-            Path(temporary).replace(path)
+            temporary.replace(path)
         except BaseException:
-            Path(temporary).unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
         return True
 
