@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import fcntl
 import hashlib
 import io
 import os
@@ -549,6 +550,17 @@ def test_two_at_once_fetch_each_file_once(server: Server) -> None:
         assert process.returncode == 0, errors.decode()
     assert all(stored(file) for file in files)
     assert len(server.requests) == len(files)
+
+
+def test_a_fetch_that_never_ends_is_not_waited_for_forever(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentix.build.fetch._WAIT_FOR_OTHERS", 0.1)
+    (tmp_path / "cache" / "downloads").mkdir(parents=True)
+    with (tmp_path / "cache" / "downloads" / ".lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        with pytest.raises(FetchError, match="another agentix has been fetching"):
+            bring(package(server, content(1000)))
 
 
 def test_a_cache_that_cannot_be_is_named(server: Server, tmp_path: Path) -> None:

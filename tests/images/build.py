@@ -11,11 +11,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
 from platformdirs import user_cache_path
 
 from images.config import MACHINES, ImageConfig, TaskImage
-from images.debian import TIMEOUT, download, unpack
+from images.debian import download, held, unpack
 from images.musl import compile_with_musl
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def build(recipe: Recipe, cache: Path | None = None) -> TaskImage:
     digest = hashlib.sha256(f"{FORMAT} {machine} {recipe!r}".encode()).hexdigest()[:16]
     target = cache / "images" / f"{recipe.name}-{digest}"
     target.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(target.with_suffix(".lock"), timeout=TIMEOUT):
+    with held(target.with_suffix(".lock")):
         if not target.exists():
             # A leading dot keeps the half-made out of the way; the rename is what commits.
             with tempfile.TemporaryDirectory(dir=target.parent, prefix=".making-") as folder:

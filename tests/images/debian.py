@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import os
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
+from agentix.bundle.staging import acquire
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 TIMEOUT = 300.0
@@ -53,10 +54,22 @@ def mirror() -> str:
     return addresses[0]
 
 
+@contextmanager
+def held(file: Path) -> Iterator[None]:
+    """Hold the lock *file* against all other processes."""
+    lock = acquire(file, TIMEOUT)
+    if lock is None:
+        raise TimeoutError(f"somebody has held {file} for {TIMEOUT:.0f} s")
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
 def download(suite: str, packages: Sequence[str], cache: Path, *, alone: bool) -> list[Path]:
     """Return the .debs of *packages* and, unless *alone*, of all they depend on."""
     cache.mkdir(parents=True, exist_ok=True)
-    with FileLock(cache / f"{suite}.lock", timeout=TIMEOUT):
+    with held(cache / f"{suite}.lock"):
         apt = _Apt(suite, cache / suite)
         if apt.update():
             return apt.fetch(packages, alone=alone)

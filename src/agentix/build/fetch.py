@@ -154,16 +154,18 @@ def _is_kept(downloads: Path, file: Needed) -> bool:
 @contextmanager
 def _alone(downloads: Path) -> Iterator[None]:
     """Let one fetch work at a time; the next finds done what the first has brought."""
-    from filelock import FileLock, Timeout
+    from agentix.bundle.staging import acquire
 
-    try:
-        with FileLock(downloads / ".lock", timeout=_WAIT_FOR_OTHERS, poll_interval=0.1):
-            yield
-    except Timeout:
+    lock = acquire(downloads / ".lock", _WAIT_FOR_OTHERS)
+    if lock is None:
         raise FetchError(
             f"another agentix has been fetching for {_WAIT_FOR_OTHERS / 60:.0f} minutes; "
             "wait for it, or end it and run the command again"
-        ) from None
+        )
+    try:
+        yield
+    finally:
+        os.close(lock)
 
 
 def _offline(wanted: Sequence[Needed], project: Path) -> str:
