@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import aiohttp
 from aiohttp import web
 from local_runtime import LocalRuntime, far
+from row import Row
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -30,6 +31,27 @@ if TYPE_CHECKING:
     from agentix.client import RuntimeClient
 
 _LARGE = 64 << 20
+
+
+def rows() -> Iterator[Row]:
+    """Measure and yield one row after the other."""
+    start, memory = asyncio.run(_start())
+    yield Row("server start to first result", start, "s", 0.35)
+    yield Row("memory of both processes", memory, "MiB", 75)
+    found = asyncio.run(_run())
+    floor = (found["echo"] + found["pipe"]) * 1e3
+    for what, name in (("no-op call, p50", "call"), ("the same, in a thread", "sync")):
+        yield Row(what, found[name] * 1e3, "ms", 1.5, floor, "echo + pipe", relative=True)
+    for what, name in (("64 callers", "call/s"), ("the same, in threads", "sync/s")):
+        bare = found["echo/s"]
+        yield Row(what, found[name], "/s", 0.6, bare, "bare", relative=True, at_least=True)
+    for what, name, against in (
+        ("64 MiB argument", "argument", "up"),
+        ("64 MiB result", "result", "down"),
+    ):
+        yield Row(what, found[name], "s", 1.5, found[against], "bare aiohttp", relative=True)
+    yield Row("500 calls that sleep 0.5 s", found["500"], "s", 0.58)
+    yield Row("24 calls that block 0.5 s", found["24"], "s", 0.7)
 
 
 async def _serve_bare(path: str) -> None:
@@ -102,10 +124,6 @@ async def _median(call: Callable[[], Awaitable[Any]], times: int = 7) -> float:
     return statistics.median([await _once(call()) for _ in range(times)])
 
 
-def _row(what: str, ours: str, reference: str, ratio: float, limit: str) -> None:
-    print(f"{what:34} {ours:>16} {reference:>24} {ratio:6.2f}   {limit}")
-
-
 @asynccontextmanager
 async def _echo(path: str) -> AsyncIterator[aiohttp.ClientSession]:
     connector = aiohttp.UnixConnector(path, limit=0)
@@ -115,7 +133,11 @@ async def _echo(path: str) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def _compare(client: RuntimeClient, bare: aiohttp.ClientSession, hop: socket.socket) -> None:
+async def _compare(
+    client: RuntimeClient, bare: aiohttp.ClientSession, hop: socket.socket
+) -> dict[str, float]:
+    """Measure both sides in turns, so that a busy moment of the machine falls on both."""
+
     async def echo(data: bytes = b"x" * 100, path: str = "/") -> bytes:
         async with bare.post(path, data=data) as response:
             return await response.read()
@@ -126,7 +148,6 @@ async def _compare(client: RuntimeClient, bare: aiohttp.ClientSession, hop: sock
         writer.write(b"x" * 100)
         await reader.read(1 << 16)
 
-    # Interleaved, so that a busy moment of the machine falls on both sides.
     rounds: dict[str, list[float]] = {}
 
     async def note(name: str, measured: Awaitable[float]) -> None:
@@ -148,28 +169,12 @@ async def _compare(client: RuntimeClient, bare: aiohttp.ClientSession, hop: sock
             "500", _once(asyncio.gather(*(client.remote(far.asleep, 0.5) for _ in range(500))))
         )
         await note("24", _once(asyncio.gather(*(client.remote(far.sleep, 0.5) for _ in range(24)))))
-    best = {name: statistics.median(values) for name, values in rounds.items()}
-    floor = best["echo"] + best["pipe"]
-    for what, name in (("no-op call, p50", "call"), ("the same, in a thread", "sync")):
-        reference = f"{floor * 1e3:.3f} ms echo + pipe"
-        _row(what, f"{best[name] * 1e3:.3f} ms", reference, best[name] / floor, "≤ 1.5")
-    for what, name in (("64 callers", "call/s"), ("the same, in threads", "sync/s")):
-        reference = f"{best['echo/s']:,.0f}/s bare aiohttp"
-        _row(what, f"{best[name]:,.0f}/s", reference, best[name] / best["echo/s"], "≥ 0.6")
-    for what, name, against in (
-        ("64 MiB argument", "argument", "up"),
-        ("64 MiB result", "result", "down"),
-    ):
-        reference = f"{best[against] * 1e3:.0f} ms bare aiohttp"
-        _row(what, f"{best[name] * 1e3:.0f} ms", reference, best[name] / best[against], "≤ 1.5")
-    _row(
-        "500 calls that sleep 0.5 s", f"{best['500']:.3f} s", "0.5 s", best["500"] / 0.5, "≤ 0.58 s"
-    )
-    _row("24 calls that block 0.5 s", f"{best['24']:.3f} s", "0.5 s", best["24"] / 0.5, "≤ 0.7 s")
     writer.close()
+    return {name: statistics.median(values) for name, values in rounds.items()}
 
 
-async def _start() -> None:
+async def _start() -> tuple[float, float]:
+    """Measure a start to the first result, in seconds, and both processes' memory, in MiB."""
     took, memory = [], []
     for _ in range(5):
         with LocalRuntime() as runtime:
@@ -178,10 +183,7 @@ async def _start() -> None:
                 took.append(time.perf_counter() - runtime.started)
                 health = await client.health()
                 memory.append(_resident(health.pid) + _resident(health.worker_pid or 0))
-    start = statistics.median(took)
-    _row("server start to first result", f"{start:.3f} s", "", start / 0.35, "≤ 0.35 s")
-    size = statistics.median(memory)
-    _row("memory of both processes", f"{size / 2**20:.0f} MiB", "", size / (75 << 20), "≤ 75 MiB")
+    return statistics.median(took), statistics.median(memory) / (1 << 20)
 
 
 def _resident(pid: int) -> int:
@@ -189,10 +191,7 @@ def _resident(pid: int) -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-async def main() -> None:
-    """Measure and print."""
-    _row("", "ours", "reference", 1.0, "limit")
-    await _start()
+async def _run() -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         path = f"{folder}/bare"
         ours, theirs = socket.socketpair()
@@ -200,9 +199,6 @@ async def main() -> None:
             while not Path(path).exists():
                 await asyncio.sleep(0.01)
             async with runtime.client() as client, _echo(path) as bare:
-                await _compare(client, bare, ours)
+                found = await _compare(client, bare, ours)
         theirs.close()
-
-
-if __name__ == "__main__":
-    asyncio.run(main())
+        return found
