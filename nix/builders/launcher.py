@@ -5,9 +5,10 @@ The loader reads its variables before any of our code does, so a launcher takes 
 way: for Python it sets them aside under another name, and ``agentix_runtime.aside`` puts them
 back before the user's code starts, so that children see what the image set.
 
-A shell cannot pass on every variable (names with a dot, say) and changes some of its own (SHLVL,
-PWD); therefore the environment is read from the kernel and passed on whole. Without /proc
-there is no such source, and what the shell knows of it has to do.
+A shell changes some variables (SHLVL, PWD), so what the image set is read from the kernel. Without
+/proc there is no such source, and what the shell knows of it has to do. Values go from environment
+to environment, since every user can read a command line; only of variables that a shell cannot pass
+on (names with a dot, say) they are in one for a moment, that of ``env``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,20 @@ _KNOWN = ("LD_AUDIT", "LD_DEBUG", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_TRACE_LOA
 # every program is dropped: it was made for the image's C library.
 DROPPED = ("LD_AUDIT", "LD_PRELOAD")
 
+# What a shell cannot have as a variable, or has as one of its own: ``env`` sets it afterwards.
+_LOST = (
+    "[0-9]*",
+    "*[!A-Za-z0-9_]*",
+    "IFS",
+    "PPID",
+    "OPTIND",
+    "RANDOM",
+    "LINENO",
+    "FUNCNAME",
+    "EPOCH*",
+    "agentix_*",
+)
+
 # Where programs are looked for when PATH is not set at all.
 DEFAULT_PATH = "/bin:/usr/bin"
 
@@ -39,13 +54,14 @@ def python(busybox: str, command: list[str], *, append: str | None = None) -> st
     return _script(
         busybox,
         command,
-        kept=f'{_pattern(ASIDE)}) set -- "{PREFIX}$entry" "$@" ;;',
+        names=ASIDE,
+        then=f'unset "${{agentix_name%%[!A-Za-z0-9_]*}}"; agentix_entry={PREFIX}$agentix_entry',
         append=append,
         otherwise=f"""\
-    for name in {" ".join(sorted(known))}; do
-        eval "value=\\${{$name-}} present=\\${{$name+yes}}"
-        [ "$present" ] && export "{PREFIX}$name=$value"
-        unset "$name"
+    for agentix_name in {" ".join(sorted(known))}; do
+        eval "agentix_entry=\\${{$agentix_name-}} agentix_lost=\\${{$agentix_name+yes}}"
+        [ "$agentix_lost" ] && export "{PREFIX}$agentix_name=$agentix_entry"
+        unset "$agentix_name"
     done""",
     )
 
@@ -55,39 +71,54 @@ def tool(busybox: str, program: str) -> str:
     return _script(
         busybox,
         [program],
-        kept=f"{_pattern(DROPPED)}) ;;",
+        names=DROPPED,
+        then='unset "$agentix_name"; continue',
         append=None,
         otherwise=f"    unset {' '.join(DROPPED)}",
     )
 
 
-def _pattern(names: tuple[str, ...]) -> str:
-    return " | ".join(f"{name}=*" for name in names)
-
-
 def _script(
-    busybox: str, command: list[str], *, kept: str, append: str | None, otherwise: str
+    busybox: str,
+    command: list[str],
+    *,
+    names: tuple[str, ...],
+    then: str,
+    append: str | None,
+    otherwise: str,
 ) -> str:
     appended = found = missing = ""
     if append is not None:
-        found = f'\n            PATH=*) path=; set -- "$entry:{append}" "$@" ;;'
-        missing = f'\n    set -- ${{path-"PATH={DEFAULT_PATH}:{append}"}} "$@"'
+        found = f"""
+        [ "$agentix_name" = PATH ] && agentix_path= agentix_entry=$agentix_entry:{append}"""
+        missing = f"""
+    [ "${{agentix_path-missing}}" ] && export PATH={DEFAULT_PATH}:{append}"""
         appended = f"\n    export PATH=$PATH:{append}"
     return f"""\
 #!{busybox}/bin/busybox sh
 set -f
 set -- {shlex.join(command)} "$@"
+unset agentix_path agentix_lost
 if [ -r /proc/self/environ ]; then
-    while IFS= read -r -d '' entry; do
-        case $entry in
-            {kept}{found}
-            [!=]*=*) set -- "$entry" "$@" ;;
+    unset PWD OLDPWD SHLVL
+    while IFS= read -r -d '' agentix_entry; do
+        agentix_name=${{agentix_entry%%=*}}
+        case $agentix_entry in
+            [!=]*=*) ;;
+            *) continue ;;
+        esac{found}
+        case $agentix_name in
+            {" | ".join(names)}) {then} ;;
+        esac
+        case $agentix_name in
+            {" | ".join(_LOST)}) set -- "$agentix_entry" "$@"; agentix_lost=yes ;;
+            *) export "$agentix_entry" ;;
         esac
     done </proc/self/environ{missing}
-    exec {busybox}/bin/busybox env -i -- "$@"
+    [ "${{agentix_lost-}}" ] && set -- {busybox}/bin/busybox env -- "$@"
 else
 {otherwise}{appended}
     [ "$SHLVL" = 1 ] && unset SHLVL
-    exec "$@"
 fi
+exec "$@"
 """

@@ -23,6 +23,14 @@ ODD = {
     b"IFS": b"x",
     b"PPID": b"0",
     b"OPTIND": b"7",
+    b"RANDOM": b"7",
+    b"LINENO": b"7",
+    b"EPOCHSECONDS": b"7",
+    b"OLDPWD": b"",
+    b"1": b"one",
+    b"\xc3\xa9": b"accent",
+    b"path": b"in small letters",
+    b"agentix_name": b"as the script has one",
     b"SHLVL": b"5",
     b"PWD": b"/nowhere",
     b"EMPTY": b"",
@@ -51,6 +59,7 @@ def test_python_gets_the_whole_environment_without_what_its_loader_reads(
         b"LD_PRELOAD": b"/nope.so",
         b"LD_LIBRARY_PATH": b"/lib:/usr/lib",
         b"LD_ANYTHING": b"",
+        b"LD_odd.name": b"1",
         b"GLIBC_TUNABLES": b"x=y",
         b"LC_CTYPE": b"de_DE.UTF-8",
     }
@@ -85,6 +94,28 @@ def test_a_tool_loses_only_what_is_loaded_into_every_program(
     image = {**IMAGE, b"LD_LIBRARY_PATH": b"/lib", b"LC_CTYPE": b"C"}
     hostile = {**image, b"LD_PRELOAD": b"/nope.so", b"LD_AUDIT": b"/nope.so"}
     assert run(tmp_path / "launch", script, hostile, "-0") == image
+
+
+@pytest.mark.parametrize(
+    ("odd", "seen"), [({}, None), ({b"foo.bar": b"odd"}, ["--", "foo.bar=odd", *SHOW])]
+)
+def test_no_command_line_shows_a_value_that_the_shell_can_pass_on(
+    builders: SimpleNamespace,
+    busybox: Path,
+    tmp_path: Path,
+    odd: dict[bytes, bytes],
+    seen: list[str] | None,
+) -> None:
+    recorder = tmp_path / "env"
+    recorder.write_text('#!/bin/sh\nprintf "%s\\n" "$@" >"$0.seen"\nexec env "$@"\n')
+    recorder.chmod(0o755)
+    script: str = builders.launcher.python(str(busybox), SHOW, append="/nix/runtime/bin")
+    image = {b"PATH": b"/usr/bin:/bin", b"API_KEY": b"secret", b"LD_LIBRARY_PATH": b"secret"}
+    script = script.replace(f"{busybox}/bin/busybox env", str(recorder))
+    got = run(tmp_path / "launch", script, image | odd)
+    assert got[b"API_KEY"] == got[b"AGENTIX_ASIDE_LD_LIBRARY_PATH"] == b"secret"
+    record = tmp_path / "env.seen"
+    assert (record.read_text().splitlines() if record.exists() else None) == seen
 
 
 def test_arguments_arrive_as_they_are(
