@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from agentix.build import archive, debian, uv
-from agentix.build.lock import store_name
 from agentix.build.toolchain import Pin, Seed, Seeds, Toolchain, toolchains_folder
 from agentix.errors import AgentixError, LockError
+from agentix.nix.paths import store_name
 from agentix.platforms import PLATFORMS, Platform, PlatformName, current
 
 if TYPE_CHECKING:

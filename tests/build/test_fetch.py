@@ -30,6 +30,7 @@ from agentix.build import download as downloading
 from agentix.build.artifacts import Needed, NeededProgram, Needs
 from agentix.build.download import Patience
 from agentix.build.fetch import Fetched, fetch
+from agentix.build.indices import Indices
 from agentix.build.resolution import Resolver
 from agentix.build.toolchain import toolchains
 from agentix.bundle.nar import nar_hash
@@ -726,6 +727,19 @@ def test_a_package_pinned_to_an_index_comes_from_there(
     wanted = needed_wheel(file, data)
     bring(wanted, project=project)
     assert stored(wanted) == data
+
+
+def test_the_index_settings_of_a_workspace_are_its_members_alone(tmp_path: Path) -> None:
+    index = '[[tool.uv.index]]\nname = "here"\nurl = "https://here.invalid/simple"\n'
+    pin = '[tool.uv.sources]\nDemo_Pkg = { index = "here" }\n'
+    members = '[tool.uv.workspace]\nmembers = ["inside"]\n'
+    (tmp_path / "pyproject.toml").write_text(pin + members + index)
+    for name in ("inside", "outside"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "pyproject.toml").touch()
+    expected = "here=https://here.invalid/simple"
+    assert Indices(tmp_path / "inside").pinned("demo.pkg") == expected
+    assert Indices(tmp_path / "outside").pinned("demo.pkg") is None
 
 
 def test_a_folder_of_wheels_is_an_index_too(

@@ -161,8 +161,3 @@ def test_a_truncated_lock_is_one_clear_line(tmp_path: Path) -> None:
     file.write_text(json.dumps(example())[:100])
     with pytest.raises(LockError, match="JSON"):
         lock.load(file)
-
-
-def test_store_names_keep_what_nix_admits_and_replace_the_rest() -> None:
-    assert lock.store_name("jq_1.6~rc1:2+deb12u1_amd64.deb") == "jq_1.6-rc1-2+deb12u1_amd64.deb"
-    assert lock.store_name("a-b.c_d+e?f=g.whl") == "a-b.c_d+e?f=g.whl"

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
+
+from packaging.utils import canonicalize_name
+
+from agentix.build.project import read_tree, workspace_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +35,7 @@ class Indices:
         for settings in self._settings:
             sources = settings.get("sources", {})
             for name, source in sources.items():
-                if _normal(name) != _normal(package):
+                if canonicalize_name(name) != canonicalize_name(package):
                     continue
                 for choice in source if isinstance(source, list) else [source]:
                     index = choice.get("index")
@@ -83,23 +86,10 @@ class Indices:
     @cached_property
     def _settings(self) -> list[dict[str, Any]]:
         """The uv tables of the project and of the workspace around it, in that order."""
-        found = []
-        for folder in (self.project, *self.project.parents):
-            try:
-                data = tomllib.loads((folder / "pyproject.toml").read_text(encoding="utf-8"))
-            except (OSError, ValueError):
-                continue
-            settings = data.get("tool", {}).get("uv", {})
-            if folder == self.project or "workspace" in settings:
-                found.append(settings)
-            if "workspace" in settings:
-                break
-        return found
+        folders = dict.fromkeys((self.project, workspace_root(self.project)))
+        trees = (read_tree(folder).tables for folder in folders)
+        return [tables.get("tool", {}).get("uv", {}) for tables in trees]
 
 
 def _server(parts: SplitResult) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port
-
-
-def _normal(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()

@@ -19,21 +19,17 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from agentix.build.sources import LOCK_FILE as LOCK_FILE
 from agentix.errors import LockError
+from agentix.nix.paths import store_name
 from agentix.platforms import PlatformName as PlatformName
+from agentix.validation import first_fault
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 FORMAT = 1
 
-_NOT_IN_STORE_NAMES = re.compile(r"[^0-9A-Za-z+._?=-]")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _LONGEST_STORE_NAME = 211
-
-
-def store_name(file: str) -> str:
-    """Return the name under which the Nix store keeps the artifact *file*."""
-    return _NOT_IN_STORE_NAMES.sub("-", file)
 
 
 def _file_name(value: str) -> str:
@@ -189,11 +185,8 @@ def loads(text: str | bytes, *, where: str = LOCK_FILE) -> Lock:
     try:
         return Lock.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"]) or "the file"
-        reason = str(first["msg"]).removeprefix("Value error, ").replace("\n", " ")
         raise LockError(
-            f"cannot read {where}: {key}: {reason}; run `agentix lock` to write it afresh"
+            f"cannot read {where}: {first_fault(error)}; run `agentix lock` to write it afresh"
         ) from error
 
 

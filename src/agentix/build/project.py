@@ -15,7 +15,7 @@ from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentix.build.lock import DebianName
-from agentix.build.request import LONGEST_NAME
+from agentix.build.request import BUNDLE_NAME, LONGEST_NAME
 from agentix.errors import ProjectError
 
 if TYPE_CHECKING:
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 PYPROJECT = "pyproject.toml"
 LEGACY_BACKEND = "setuptools.build_meta:__legacy__"
 LEGACY_REQUIRES = ("setuptools>=40.8.0", "wheel")  # PEP 517's, for a project that names no backend
-
-_BUNDLE_NAME = r"^[A-Za-z0-9]+([-_.][A-Za-z0-9]+)*$"
 
 
 class _Table(BaseModel):
@@ -39,7 +37,7 @@ _T = TypeVar("_T", bound=BaseModel)
 class Settings(_Table):
     """The table ``[tool.agentix]``."""
 
-    name: Annotated[str, Field(pattern=_BUNDLE_NAME, max_length=LONGEST_NAME)] | None = None
+    name: Annotated[str, Field(pattern=BUNDLE_NAME, max_length=LONGEST_NAME)] | None = None
     python: Annotated[str, Field(pattern=r"^3\.[0-9]+$")] | None = None
     system: list[DebianName] = []
     nix: object = None

@@ -10,7 +10,7 @@ from pathlib import Path
 from agentix import platforms
 from agentix.errors import ProjectError
 
-_NAME = re.compile(r"[A-Za-z0-9]+([-_.][A-Za-z0-9]+)*")
+BUNDLE_NAME = r"^[A-Za-z0-9]+([-_.][A-Za-z0-9]+)*$"
 _FILE = ".tar"
 LONGEST_NAME = 128  # what a manifest admits
 
@@ -39,7 +39,7 @@ class Request:
         python: str | None = None,
     ) -> Request:
         """Return the request in these words; ProjectError names the one that cannot be."""
-        if name is not None and not (_NAME.fullmatch(name) and len(name) <= LONGEST_NAME):
+        if name is not None and not (re.fullmatch(BUNDLE_NAME, name) and len(name) <= LONGEST_NAME):
             raise ProjectError(
                 f"a bundle cannot be called {name!r}; use letters and digits, with single "
                 f"'-', '_' or '.' between them, at most {LONGEST_NAME} characters"

@@ -27,6 +27,7 @@ from agentix.build.ungrouped import ungrouped
 from agentix.errors import LockError
 from agentix.platforms import PLATFORMS, PlatformName
 from agentix.progress import SILENT, Progress
+from agentix.validation import first_fault
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -101,8 +102,8 @@ class _Locking:
         try:
             return self._lock(found, [p.result() for p in projects], backends, tools.result())
         except ValidationError as error:
-            reason = error.errors(include_url=False)[0]["msg"]
-            raise LockError(f"cannot lock {self.name}: what was resolved: {reason}") from error
+            fault = first_fault(error)
+            raise LockError(f"cannot lock {self.name}: what was resolved: {fault}") from error
 
     def _refuse_namesake(self, found: Resolution, others: Mapping[str, Project]) -> None:
         if self.name in {*others, *(file.package for file in found.artifacts.values())}:

@@ -6,8 +6,9 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from agentix.build import archive, debian
-from agentix.build.lock import Artifact, store_name
+from agentix.build.lock import Artifact
 from agentix.errors import LockError
+from agentix.nix.paths import store_name
 from agentix.platforms import PLATFORMS, PlatformName
 
 if TYPE_CHECKING:

@@ -26,6 +26,7 @@ from agentix.build.lock import (
 )
 from agentix.errors import LockError, ProjectError
 from agentix.platforms import PlatformName
+from agentix.validation import first_fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -125,9 +126,7 @@ def _read(file: Path, model: type[_T]) -> _T:
     except FileNotFoundError:
         raise LockError(f"the pins {file} are missing; reinstall agentix") from None
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise LockError(f"cannot read the pins {file}: {key}: {first['msg']}") from error
+        raise LockError(f"cannot read the pins {file}: {first_fault(error)}") from error
 
 
 def choose(

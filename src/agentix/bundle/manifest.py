@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic import model_validator as _model_validator
 
 from agentix.errors import BundleError
-from agentix.text import plain
+from agentix.validation import first_fault
 
 FORMAT = 1
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
@@ -84,10 +84,7 @@ class Info(_Model):
                 )
             return cls.model_validate_json(data)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            problem = f"{where}: {first['msg']}" if where else first["msg"]
-            raise BundleError(f"{label} cannot be read: {plain(problem)}") from error
+            raise BundleError(f"{label} cannot be read: {first_fault(error)}") from error
 
     def _set(self, model: type[Info]) -> dict[str, Any]:
         return {
@@ -122,11 +119,7 @@ class Manifest(Info):
         try:
             return cls(**known, closure=closure, root=root)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise BundleError(
-                f"{root} cannot become a bundle: {plain(where)}: {plain(first['msg'])}"
-            ) from error
+            raise BundleError(f"{root} cannot become a bundle: {first_fault(error)}") from error
 
     @property
     def info(self) -> Info:
