@@ -75,6 +75,7 @@ def test_an_interrupt_ends_what_uv_runs_and_reaches_us_alone(tmp_path: Path) -> 
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert process.returncode == 130, errors
+    assert errors.splitlines()[-1] == "agentix: interrupted"
     while Path(f"/proc/{backend}").exists() and _state(backend) != "Z":
         assert time.monotonic() < end
         time.sleep(0.02)

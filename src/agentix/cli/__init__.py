@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _COMMANDS = ("build", "lock", "fetch", "deploy", "plugin")  # in the order of the help screen
 _PLUGIN_GROUP = "agentix.commands"
+_INTERRUPTED = 130  # Typer makes this exit status of an interrupt, and says nothing
 
 
 def _single(name: str, function: Callable[..., None]) -> Any:
@@ -111,9 +112,11 @@ def main() -> NoReturn:
                     print(f"  | {line}", file=sys.stderr)  # noqa: T201
         _say(str(error))
         sys.exit(1)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, SystemExit) as ended:
+        if isinstance(ended, SystemExit) and ended.code != _INTERRUPTED:
+            raise
         _say("interrupted")
-        sys.exit(130)
+        sys.exit(_INTERRUPTED)
     except BrokenPipeError:
         sys.stderr.close()  # the reader left; there is nobody to tell
         sys.exit(1)
