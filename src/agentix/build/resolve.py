@@ -21,7 +21,12 @@ from agentix.build.project import Project, read_project, read_tree, workspace_ro
 from agentix.build.references import refuse_remote_references
 from agentix.build.resolution import Resolution, Resolver, pinned_versions
 from agentix.build.runtime_requirement import runtime_folder, runtime_requirement
-from agentix.build.system import Packages, kept_system_tools, lock_system_tools
+from agentix.build.system import (
+    Packages,
+    kept_system_tools,
+    lock_system_tools,
+    refuse_what_is_there,
+)
 from agentix.build.toolchain import Toolchain, choose
 from agentix.build.ungrouped import ungrouped
 from agentix.errors import LockError
@@ -58,6 +63,7 @@ def lock_project(
         preferred=[*([previous.python] if previous else []), _host_python()],
         project=str(project.file),
     )
+    refuse_what_is_there(project.settings.system, toolchain)
     names = frozenset(map(canonicalize_name, () if isinstance(upgrade, bool) else upgrade))
     locking = _Locking(project, Resolver(root, toolchain, names), previous, progress)
     with ungrouped(LockError):

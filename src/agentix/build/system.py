@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agentix.build import archive, debian
 from agentix.build.lock import Artifact
-from agentix.errors import LockError
+from agentix.errors import LockError, ProjectError
 from agentix.nix.paths import store_name
 from agentix.platforms import PLATFORMS, PlatformName
 
@@ -19,6 +19,23 @@ if TYPE_CHECKING:
     from agentix.progress import Progress
 
 Packages = dict[str, Artifact]
+
+# Debian's names for whichever Python 3 is the default one.
+_PYTHON = ("libpython3-stdlib", "python3", "python3-minimal")
+
+
+def refuse_what_is_there(names: Sequence[str], toolchain: Toolchain) -> None:
+    """Raise ProjectError when one of *names* is what every bundle of *toolchain* has anyway.
+
+    A second interpreter or C library beside the bundle's own would be used by none of its parts.
+    """
+    known = set(_PYTHON).union(*(toolchain.names(platform) for platform in PLATFORMS))
+    for name in names:
+        if name in known:
+            raise ProjectError(
+                f"[tool.agentix] system: {name!r} is already part of every bundle, by its "
+                f"toolchain {toolchain.name}; remove it there"
+            )
 
 
 async def lock_system_tools(
