@@ -81,7 +81,7 @@ def test_a_legacy_tree_can_be_a_dependency_but_not_the_project(tmp_path: Path) -
         (GOOD.replace('"3.11"\nsystem', '"3.11.2"\nsystem'), "[tool.agentix] python = '3.11.2'"),
         (GOOD.replace('["jq"]', '"jq"'), "[tool.agentix] system = 'jq'"),
         (GOOD.replace('["jq"]', '["jq;rm"]'), "[tool.agentix] system.0 = 'jq;rm'"),
-        (GOOD + '[tool.agentix.nix]\nfile = "x"\n', "nix is not supported yet"),
+        (GOOD + '[tool.agentix.nix]\nfile = "x"\n', "nix is not supported; declare"),
         (GOOD.replace("system =", 'name = "../../victim"\nsystem ='), "[tool.agentix] name"),
         (GOOD.replace("system =", f'name = "{"a" * 129}"\nsystem ='), "[tool.agentix] name"),
         (f'[project]\nname = "{"a" * 129}"\nversion = "1"\n', "[project] name has more than 128"),

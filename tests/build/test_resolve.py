@@ -269,9 +269,15 @@ def test_a_dependency_of_which_uv_lists_no_file_is_named(tmp_path: Path) -> None
     [
         ("no-such-thing-as-this-one", "no-such-thing-as-this-one was not found"),
         ("aiohttp<3.9", "aiohttp"),
-        ("idna @ https://example.invalid/idna-3.4-py3-none-any.whl", "idna comes from a URL"),
+        (
+            "idna @ https://example.invalid/idna-3.4-py3-none-any.whl",
+            "idna comes from a URL, and only releases and folders can be locked: use",
+        ),
         ("x @ git+https://example.invalid/x", "x comes from version control"),
-        ("docopt==0.6.2", "docopt 0.6.2 has no wheel, only a source archive"),
+        (
+            "docopt==0.6.2",
+            "docopt 0.6.2 has no wheel, only a source archive, and those are not built",
+        ),
         ("idna>>1", "ValueError: Dependency #1 of field `project.dependencies` is invalid"),
     ],
 )
@@ -328,6 +334,13 @@ def test_system_tools_are_locked_with_their_libraries_and_kept(tmp_path: Path) -
             assert (lock.artifacts[file].pool or "").startswith("pool/main/")
     lock.save(app / "bundle.lock")
     assert lock_project(app) == lock
+
+
+@pytest.mark.parametrize("name", ["python3", "libc6", "ca-certificates", "python3.11"])
+def test_a_system_tool_that_every_bundle_has_anyway_is_refused(tmp_path: Path, name: str) -> None:
+    more = f'[tool.agentix]\npython = "3.11"\nsystem = ["jq", "{name}"]\n'
+    with pytest.raises(ProjectError, match=f"'{name}' is already part of every bundle.*remove it"):
+        lock_project(put(tmp_path / "app", more=more))
 
 
 def test_an_unknown_system_tool_is_one_line_with_close_matches(tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ class Backends:
         if resolution.trees:
             listed = ", ".join(resolution.trees)
             raise LockError(
-                f"the build backend of {project} comes from a folder ({listed}), which is not "
-                "supported yet: publish a wheel of it, or use backend-path"
+                f"the build backend of {project} comes from a folder ({listed}), and only "
+                "wheels of one can be locked: publish a wheel of it, or use backend-path"
             )
         return resolution
 

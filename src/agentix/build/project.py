@@ -121,7 +121,7 @@ def read_project(root: Path) -> Project:
         )
     if project.settings.nix is not None:
         raise ProjectError(
-            f"{project.file}: [tool.agentix] nix is not supported yet; "
+            f"{project.file}: [tool.agentix] nix is not supported; "
             'declare Debian packages with system = ["..."] instead'
         )
     return project

@@ -20,8 +20,8 @@ def refuse_remote_references(project: Project) -> None:
     """Raise LockError when *project* itself depends on version control or on a URL."""
     for name, kind in _remote(project):
         raise LockError(
-            f"cannot lock {project.name}: {name} comes from {kind}, which is not supported yet: "
-            "use a release of it that has wheels, or make it a path dependency"
+            f"cannot lock {project.name}: {name} comes from {kind}, and only releases and folders "
+            "can be locked: use a release of it that has wheels, or make it a path dependency"
         )
 
 

@@ -124,7 +124,7 @@ def _no_sdist(package: dict[str, Any]) -> dict[str, Any]:
 def select(lock: Pylock, target: Interpreter) -> tuple[Selection, list[Unusable]]:
     """Choose for *target* from a resolution; releases without a usable wheel are told apart.
 
-    Raises LockError for a dependency from version control or a URL: those come later.
+    Raises LockError for a dependency from version control or a URL, which a lock cannot name.
     """
     wheels: list[tuple[Package, PackageWheel]] = []
     directories: list[tuple[str, str]] = []
@@ -143,7 +143,7 @@ def select(lock: Pylock, target: Interpreter) -> tuple[Selection, list[Unusable]
         else:
             where = "version control" if package.vcs is not None else "a URL or an archive"
             raise LockError(
-                f"{package.name} comes from {where}, which is not supported yet: "
+                f"{package.name} comes from {where}, and only releases and folders can be locked: "
                 "use a release of it that has wheels, or make it a path dependency"
             )
     return Selection(tuple(wheels), tuple(directories)), unusable
@@ -158,7 +158,7 @@ def _no_wheel(package: Package, target: Interpreter) -> str:
         )
     if not package.wheels:
         return (
-            f"{release} has no wheel, only a source archive, which is not supported yet: "
+            f"{release} has no wheel, only a source archive, and those are not built: "
             "choose a version that has wheels, or make it a path dependency"
         )
     tags = sorted({str(tag) for w in package.wheels for tag in parse_wheel_filename(w.filename)[3]})
