@@ -120,6 +120,21 @@ async def test_localhost_has_a_name_in_an_image_without_hosts(
     assert "127.0.0.1\tlocalhost" in await run(busybox.rootfs, numpy_bundle, "cat", "/etc/hosts")
 
 
+async def test_what_a_task_adds_to_the_names_of_hosts_stays_in_memory(
+    numpy_bundle: CachedBundle, busybox: TaskImage
+) -> None:
+    from numpy_task import run as execute
+
+    config = SandboxConfig(image=str(busybox.rootfs), bundle=numpy_bundle.path)
+    async with BubblewrapProvider().session(config) as sandbox:
+        script = "echo 10.0.0.1 mine >>/etc/hosts && cat /etc/hosts"
+        said = await sandbox.remote(execute, ["sh", "-c", script])
+        assert "10.0.0.1 mine" in str(said)
+        folder = RuntimeFolder.find(sandbox.sandbox_id)[0].path
+        assert {path.name for path in folder.rglob("*")} == {"io", "s", "record.json"}
+    assert not (busybox.rootfs / "etc/hosts").exists()
+
+
 async def test_the_hosts_resolver_comes_with_the_hosts_network(
     numpy_bundle: CachedBundle, busybox: TaskImage
 ) -> None:

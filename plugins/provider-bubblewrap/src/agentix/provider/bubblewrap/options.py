@@ -1,8 +1,9 @@
-"""The options of bubblewrap for one sandbox: decided here, as a list of text."""
+"""The options of bubblewrap for one sandbox: decided here, as a list."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,6 +43,13 @@ _HIDDEN_FILES = (
 _HIDDEN_FOLDERS = ("/proc/acpi", "/proc/scsi", "/sys/firmware")
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """In place of an option: a descriptor from which *text* can be read."""
+
+    text: str
+
+
 def options_for(
     image: Image,
     *,
@@ -50,7 +58,7 @@ def options_for(
     added: Mapping[str, str] | None,
     config: BubblewrapProviderConfig,
     mounted: Mounts,
-) -> list[str]:
+) -> list[str | Content]:
     """Return the options that make *image* a sandbox with the bundle *nix*.
 
     It is reached through *folder*; *added* goes on top of the image's environment. Raises
@@ -61,7 +69,7 @@ def options_for(
     _check(image, environment)
     workdir = f"/{(image.run.working_dir or '').lstrip('/')}"
     pieces = lay_out(image.root, mounted, host=image.host)
-    options = [*_ISOLATION, "--uid", str(user.uid), "--gid", str(user.gid)]
+    options: list[str | Content] = [*_ISOLATION, "--uid", str(user.uid), "--gid", str(user.gid)]
     if not image.host:  # whose own name is in its own /etc/hosts
         options += ["--hostname", folder.sandbox_id]
     if config.network == "none":
@@ -141,16 +149,17 @@ def _hidden(image: Image, what: str) -> ImageError:
     )
 
 
-def _names(image: Image, folder: RuntimeFolder, config: BubblewrapProviderConfig) -> list[str]:
+def _names(
+    image: Image, folder: RuntimeFolder, config: BubblewrapProviderConfig
+) -> list[str | Content]:
     """Give look-ups of names what engines give them: localhost, and the host's resolver."""
     if image.host:
         return []
-    options = []
+    options: list[str | Content] = []
     hosts = resolve(image.root, "/etc/hosts")
     if not hosts.is_file() or not hosts.stat().st_size:
-        names = folder.path / "hosts"
-        names.write_text(f"127.0.0.1\tlocalhost {folder.sandbox_id}\n::1\tlocalhost\n")
-        options += ["--bind", str(names), _place(image, "/etc/hosts")]
+        names = Content(f"127.0.0.1\tlocalhost {folder.sandbox_id}\n::1\tlocalhost\n")
+        options += ["--perms", "0644", "--bind-data", names, _place(image, "/etc/hosts")]
     resolver = os.path.realpath("/etc/resolv.conf")
     if config.network == "host" and Path(resolver).is_file():
         options += ["--ro-bind", resolver, _place(image, "/etc/resolv.conf")]

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
+from agentix.provider.bubblewrap.options import Content
 from agentix.provider.bubblewrap.process_ref import ProcessRef, SandboxProcesses
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from agentix.provider.output import OutputTail
@@ -32,18 +33,26 @@ class SandboxProcess(asyncio.SubprocessProtocol):
 
     @classmethod
     async def start(
-        cls, program: Path, options: Sequence[str], command: Sequence[str], tail: OutputTail
+        cls,
+        program: Path,
+        options: Sequence[str | Content],
+        command: Sequence[str],
+        tail: OutputTail,
     ) -> SandboxProcess:
         """Start *command* in the sandbox that *options* describe; *tail* gets what it prints.
 
         The options go through a descriptor, since other users can read a command line. Do not
         cancel this: asyncio would kill bubblewrap alone, see :meth:`kill`.
         """
-        file = os.memfd_create("bubblewrap-options", os.MFD_CLOEXEC)
-        try:
-            with os.fdopen(os.dup(file), "wb") as content:
-                content.writelines(os.fsencode(option) + b"\0" for option in options)
-            os.lseek(file, 0, os.SEEK_SET)
+        with ExitStack() as files:
+            words, given = bytearray(), []
+            for option in options:
+                if isinstance(option, Content):
+                    given.append(files.enter_context(_in_memory(option.text.encode())))
+                    words += b"%d\0" % given[-1]
+                else:
+                    words += os.fsencode(option) + b"\0"
+            file = files.enter_context(_in_memory(words))
             _, process = await asyncio.get_running_loop().subprocess_exec(
                 lambda: cls(tail),
                 str(program),
@@ -51,14 +60,12 @@ class SandboxProcess(asyncio.SubprocessProtocol):
                 stdin=asyncio.subprocess.PIPE,  # nothing is written; its end is the message
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
-                pass_fds=(file,),
+                pass_fds=(file, *given),
                 start_new_session=True,  # Ctrl-C is for the host program; sandboxes end in order
                 env={},  # the sandbox has what the options set, and nothing of the host's
                 cwd="/",
                 umask=0o022,  # as engines have it; the host program's own is none of the task's
             )
-        finally:
-            os.close(file)
         return process
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -112,3 +119,16 @@ class SandboxProcess(asyncio.SubprocessProtocol):
         process = _started.get(processes.bubblewrap)
         if process is not None and process._gone.get_loop() is asyncio.get_running_loop():
             await process.ended()
+
+
+@contextmanager
+def _in_memory(content: bytes | bytearray) -> Iterator[int]:
+    """Give a descriptor from which *content* can be read, by a child too."""
+    file = os.memfd_create("bubblewrap", os.MFD_CLOEXEC)
+    try:
+        with os.fdopen(os.dup(file), "wb") as writing:
+            writing.write(content)
+        os.lseek(file, 0, os.SEEK_SET)
+        yield file
+    finally:
+        os.close(file)
