@@ -329,6 +329,19 @@ def test_an_interruption_leaves_nothing(
     assert threading.active_count() == threads
 
 
+def test_litter_that_cannot_be_removed_costs_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path) -> None:
+        raise PermissionError(path)
+
+    (tmp_path / "left.lock").touch()
+    monkeypatch.setattr(staging, "remove", refuse)
+    before = inside(Path("/proc/self/fd"))
+    staging._sweep(tmp_path)
+    assert inside(Path("/proc/self/fd")) == before
+
+
 def test_no_descriptor_is_left_open(bundle: Bundle, tar: Path, cache: BundleCache) -> None:
     def descriptors() -> int:
         return len(list(Path("/proc/self/fd").iterdir()))

@@ -60,9 +60,12 @@ def _sweep(staging: Path) -> None:
         lock = staging / f"{key}.lock"
         with suppress(OSError):
             descriptor = acquire(lock, 0)
-            if descriptor is not None:
+            if descriptor is None:
+                continue
+            try:
                 remove(staging / key)
                 lock.unlink()
+            finally:
                 os.close(descriptor)
 
 
