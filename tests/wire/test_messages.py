@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agentix.wire import frames, messages
 from agentix.wire.errors import MalformedError
 from agentix.wire.messages import Call, Cancel, Failure, Ready, Value, shorten
-from agentix.wire.protocol import MAX_BUFFERS, MAX_HEAD, MAX_PAYLOAD, MAX_TEXT
+from agentix.wire.protocol import MAX_BUFFERS, MAX_DOCUMENT, MAX_HEAD, MAX_PAYLOAD, MAX_TEXT
 
 MESSAGES: list[Any] = [
     Call("1", "m::f", "values", 5, (1, 2)),
@@ -48,6 +48,7 @@ def test_a_message_is_valid_only_where_it_is_expected(message: Any) -> None:
         ("call", "1", "m::f", "values", 5, ()), ("call", "1", "m::f", "values", 5, (-1,)),
         ("call", "1", "m::f", "values", 5, (1.0,)), ("call", "1", "m::f", "values", 5, 7),
         ("call", "1", "m::f", "values", 5, (MAX_PAYLOAD, 1)),
+        ("value", "1", "values", "", (MAX_DOCUMENT + 1,)),
         ("call", "1", "m::f", "values", 5, (1,) * (MAX_BUFFERS + 2)),
         ("value", "1", "values", "a", (1,)), ("value", "1", "values", "c", (1, 2)),
         ("failure", "1", "odd", "T", "m", "t", None),
