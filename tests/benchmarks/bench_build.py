@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from row import Row
 
-from agentix.build.artifacts import needs
+from agentix.build.artifacts import needs, total_size
 from agentix.build.lock import Lock, load
 from agentix.platforms import current
 
@@ -106,7 +106,7 @@ def download(lock: Lock) -> float:
     platform = current().name
     needed = needs(lock, platform, platform)
     programs = [program.artifact for program in needed.programs]
-    return sum(artifact.size for artifact in {*needed.files, *programs}) / 1e6
+    return total_size({*needed.files, *programs}) / 1e6
 
 
 def uv_install(lock: Lock, root: Path) -> float:
