@@ -78,9 +78,7 @@ class Folder:
         try:
             for piece in pieces:
                 seen(piece)
-                written = os.write(file, piece)
-                while written < len(piece):
-                    written += os.write(file, piece[written:])
+                write_all(file, piece)
             os.fchmod(file, 0o555 if executable else 0o444)
             os.utime(file, ns=_TIME)
         finally:
@@ -101,3 +99,10 @@ class Folder:
             finally:
                 os.close(descriptor)
         return self._open[-1]
+
+
+def write_all(file: int, data: bytes | memoryview) -> None:
+    """Write all of *data*, however many calls the system needs."""
+    written = os.write(file, data)
+    while written < len(data):
+        written += os.write(file, memoryview(data)[written:])

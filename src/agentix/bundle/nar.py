@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from agentix.bundle.tree import Node
+
 _FLUSH = 256 * 1024
 
 
@@ -31,17 +33,7 @@ def nar_hash(path: Path) -> NarHash:
     digest = hashlib.sha256()
     nar = Nar(digest.update)
     for node in walk(path):
-        nar.enter(node.parts)
-        match node.kind:
-            case Kind.DIRECTORY:
-                nar.directory()
-            case Kind.SYMLINK:
-                nar.symlink(node.target)
-            case Kind.FILE:
-                nar.file(node.size, executable=node.executable)
-                for piece in contents(node):
-                    nar.content(piece)
-                nar.end_file()
+        nar.add(node)
     size = nar.finish()  # before the digest is read: it brings the last bytes
     return NarHash(digest.hexdigest(), size)
 
@@ -66,6 +58,21 @@ class Nar:
         self._last: list[bytes] = []  # the last name seen in the root and in each open directory
         self._started = False
         self._padding = 0
+
+    def add(self, node: Node, seen: Callable[[bytes], object] = len) -> None:
+        """Take *node*, read from disk; *seen* is given each piece of a file's contents too."""
+        self.enter(node.parts)
+        match node.kind:
+            case Kind.DIRECTORY:
+                self.directory()
+            case Kind.SYMLINK:
+                self.symlink(node.target)
+            case Kind.FILE:
+                self.file(node.size, executable=node.executable)
+                for piece in contents(node):
+                    seen(piece)
+                    self.content(piece)
+                self.end_file()
 
     def enter(self, parts: Sequence[bytes]) -> None:
         """Begin the member at *parts*, its path below the root (empty for the root itself).

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from agentix.bundle import archive
 from agentix.bundle.archive import Member
+from agentix.bundle.folder import write_all
 from agentix.bundle.lane import Lane
 from agentix.bundle.manifest import Info, Manifest, StoreObject
 from agentix.bundle.nar import Nar
 from agentix.bundle.staging import PATIENCE, acquire
-from agentix.bundle.tree import CHUNK, Kind, contents, walk
+from agentix.bundle.tree import CHUNK, Kind, walk
 from agentix.errors import BundleError
 from agentix.progress import SILENT
 
@@ -127,13 +128,6 @@ def _write(
     return sha256.hexdigest(), size
 
 
-def write_all(file: int, data: bytes | memoryview) -> None:
-    """Write all of *data*, however many calls the system needs."""
-    written = os.write(file, data)
-    while written < len(data):
-        written += os.write(file, memoryview(data)[written:])
-
-
 def stream(
     manifest: Manifest, closure: Sequence[StorePath], write: Callable[[bytes], object], step: Step
 ) -> None:
@@ -161,18 +155,8 @@ def _add_store_path(entry: StorePath, out: _Chunks, lane: Lane) -> None:
         member = Member(path, node.kind, node.size, node.executable, node.target)
         archive.check(member)
         out.add(member.header())
-        nar.enter(node.parts)
-        if node.kind is Kind.DIRECTORY:
-            nar.directory()
-        elif node.kind is Kind.SYMLINK:
-            nar.symlink(node.target)
-        else:
-            nar.file(node.size, executable=node.executable)
-            for piece in contents(node):
-                out.add(piece)
-                nar.content(piece)
-            out.add(bytes(archive.padding(node.size)))
-            nar.end_file()
+        nar.add(node, out.add)
+        out.add(bytes(archive.padding(node.size)))
     lane.do(partial(_compare, entry, digest, nar.finish()))
 
 
