@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from agentix.errors import ImageError
 from agentix.provider.bubblewrap.tars import DAMAGED, Tar
-from agentix.text import plain
+from agentix.provider.kit import plain
 
 if TYPE_CHECKING:
     from pathlib import Path

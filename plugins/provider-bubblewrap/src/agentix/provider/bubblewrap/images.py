@@ -21,15 +21,11 @@ from typing import IO, TYPE_CHECKING, cast
 from pydantic import ValidationError
 
 from agentix import platforms
-from agentix.bundle import cache_root, staging
-from agentix.bundle.memory import Memory
-from agentix.bundle.removal import remove
 from agentix.errors import ImageError
-from agentix.folders import what_to_do
 from agentix.provider.bubblewrap.archive import ImageDescription, RunConfig, describe
 from agentix.provider.bubblewrap.tars import DAMAGED, Tar
 from agentix.provider.bubblewrap.unpack import Unpacker
-from agentix.text import plain
+from agentix.provider.kit import Memory, cache_root, hold, plain, remove, what_to_do
 
 if TYPE_CHECKING:
     from agentix.provider.bubblewrap.archive import Layer
@@ -126,7 +122,7 @@ class ImageStore:
         if self._find("", digest) is not None:
             return digest
         self._images.mkdir(parents=True, exist_ok=True)
-        with staging.hold(self._root / "staging", f"image-{digest[:32]}") as folder:
+        with hold(self._root / "staging", f"image-{digest[:32]}") as folder:
             if self._find("", digest) is not None:
                 return digest
             root = folder / "new" / "rootfs"

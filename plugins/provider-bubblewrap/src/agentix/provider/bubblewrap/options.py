@@ -11,7 +11,7 @@ from agentix.errors import ImageError
 from agentix.provider.bubblewrap.layout import OWN, Bind, Folder, Link, Overlay, lay_out
 from agentix.provider.bubblewrap.scoped import resolve
 from agentix.provider.bubblewrap.user import user_of
-from agentix.provider.runtime_folder import MOUNT
+from agentix.provider.kit import MOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from agentix.provider.bubblewrap.images import Image
     from agentix.provider.bubblewrap.layout import Mounts, Piece
     from agentix.provider.bubblewrap.user import User
-    from agentix.provider.runtime_folder import RuntimeFolder
+    from agentix.provider.kit import RuntimeFolder
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from agentix.provider.output import OutputTail
+    from agentix.provider.kit import OutputTail
 
 # Those that this process started, for as long as they live.
 _started: WeakValueDictionary[ProcessRef, SandboxProcess] = WeakValueDictionary()

@@ -6,7 +6,6 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from agentix import platforms
-from agentix.bundle import BundleCache
 from agentix.errors import ImageError, ProviderError, SandboxNotFound
 from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxInfo, SandboxProvider
 from agentix.provider.bubblewrap.config import BubblewrapProviderConfig
@@ -18,17 +17,23 @@ from agentix.provider.bubblewrap.options import options_for
 from agentix.provider.bubblewrap.process import SandboxProcess
 from agentix.provider.bubblewrap.process_ref import SandboxProcesses
 from agentix.provider.bubblewrap.program import find_program
-from agentix.provider.output import OutputTail, account
-from agentix.provider.readiness import until_ready
-from agentix.provider.runtime_folder import COMMAND, RuntimeFolder
-from agentix.provider.teardown import carry_out, undone_on_error
+from agentix.provider.kit import (
+    COMMAND,
+    BundleCache,
+    OutputTail,
+    RuntimeFolder,
+    account,
+    carry_out,
+    undone_on_error,
+    until_ready,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agentix.bundle import CachedBundle
     from agentix.provider.bubblewrap.images import Image
     from agentix.provider.bubblewrap.layout import Mounts
+    from agentix.provider.kit import CachedBundle
 
 _PREFIX = "bwrap"
 # bubblewrap sets PWD; engines do not. Standard input ends when this process does, and that ends the

@@ -14,11 +14,10 @@ import stat
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
-from agentix.bundle.removal import erase
 from agentix.errors import ImageError
 from agentix.provider.bubblewrap.scoped import resolve
 from agentix.provider.bubblewrap.tars import Tar
-from agentix.text import plain
+from agentix.provider.kit import erase, plain
 
 if TYPE_CHECKING:
     import tarfile

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentix.errors import ImageError
 from agentix.provider.bubblewrap.scoped import resolve
-from agentix.text import plain
+from agentix.provider.kit import plain
 
 if TYPE_CHECKING:
     from pathlib import Path

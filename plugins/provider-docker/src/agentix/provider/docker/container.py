@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from docker.types import DeviceRequest, LogConfig, Mount
 
+from agentix.provider.kit import COMMAND, MOUNT
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from agentix.provider.config import SandboxConfig, SandboxResource
+    from agentix.provider.base import SandboxConfig, SandboxResource
     from agentix.provider.docker.config import DockerProviderConfig
-    from agentix.provider.runtime_folder import RuntimeFolder
+    from agentix.provider.kit import RuntimeFolder
 
 SANDBOX = "agentix.sandbox"
 
@@ -27,8 +29,6 @@ def name(sandbox_id: str) -> str:
 
 def settings(config: SandboxConfig, image: str, folder: RuntimeFolder) -> dict[str, Any]:
     """Return what the container is: the image as it is, with our program as the only process."""
-    from agentix.provider.runtime_folder import COMMAND
-
     return {
         "image": image,
         # Given apart, so that an image's ENTRYPOINT and CMD have no say.
@@ -49,8 +49,6 @@ def host_settings(
     folder: RuntimeFolder,
 ) -> dict[str, Any]:
     """Return what the container gets of the machine: two folders, and no privilege to spare."""
-    from agentix.provider.runtime_folder import MOUNT
-
     return {
         # Mounts, not binds: those are written a:b:ro, and paths may have colons.
         "mounts": [

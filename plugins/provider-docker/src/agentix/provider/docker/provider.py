@@ -9,28 +9,32 @@ import re
 import threading
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
-from agentix.bundle import BundleCache
 from agentix.errors import ImageError, ProviderError, SandboxNotFound
 from agentix.progress import SILENT
 from agentix.provider.base import Sandbox, SandboxId, SandboxInfo, SandboxProvider
-from agentix.provider.deploy import deploy_locally
 from agentix.provider.docker import container, images
 from agentix.provider.docker.config import DockerProviderConfig
 from agentix.provider.docker.engine import TIMEOUT, Engine, address
 from agentix.provider.docker.threads import abandonable
-from agentix.provider.output import account
-from agentix.provider.readiness import until_ready
-from agentix.provider.runtime_folder import RuntimeFolder
-from agentix.provider.teardown import carry_out, to_the_end, undone_on_error
+from agentix.provider.kit import (
+    BundleCache,
+    RuntimeFolder,
+    account,
+    carry_out,
+    deploy_locally,
+    to_the_end,
+    undone_on_error,
+    until_ready,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
-    from agentix.bundle import CachedBundle
     from agentix.progress import Progress
     from agentix.provider.base import DeployedBundle, SandboxConfig
     from agentix.provider.docker.engine import Image
+    from agentix.provider.kit import CachedBundle
 
 P = ParamSpec("P")
 T = TypeVar("T")

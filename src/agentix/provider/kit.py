@@ -1,0 +1,46 @@
+"""What a backend is built from: of Agentix, plugins import this and other public names only.
+
+* one sandbox: :class:`RuntimeFolder` with ``MOUNT`` and ``COMMAND``, :func:`until_ready`,
+  :class:`OutputTail` and :func:`account` for the moment when it dies;
+* its end: :func:`undone_on_error`, :func:`carry_out`, :func:`to_the_end`;
+* bundles: :class:`BundleCache`, :class:`CachedBundle`, :func:`deploy_locally`;
+* a cache of things unpacked once: :func:`cache_root`, :func:`hold`, :class:`Memory`,
+  :func:`remove`, :func:`erase`, and :func:`what_to_do` when it cannot be written to;
+* text that somebody else has chosen: :func:`plain`.
+"""
+
+from __future__ import annotations
+
+from agentix.bundle import BundleCache, CachedBundle
+from agentix.bundle.memory import Memory
+from agentix.bundle.removal import erase, remove
+from agentix.bundle.staging import hold
+from agentix.folders import cache_root, what_to_do
+from agentix.provider.deploy import deploy_locally
+from agentix.provider.output import OutputTail, account
+from agentix.provider.readiness import until_ready
+from agentix.provider.runtime_folder import COMMAND, MOUNT, RuntimeFolder
+from agentix.provider.teardown import carry_out, to_the_end, undone_on_error
+from agentix.text import plain
+
+__all__ = [
+    "COMMAND",
+    "MOUNT",
+    "BundleCache",
+    "CachedBundle",
+    "Memory",
+    "OutputTail",
+    "RuntimeFolder",
+    "account",
+    "cache_root",
+    "carry_out",
+    "deploy_locally",
+    "erase",
+    "hold",
+    "plain",
+    "remove",
+    "to_the_end",
+    "undone_on_error",
+    "until_ready",
+    "what_to_do",
+]

@@ -1,0 +1,15 @@
+"""What plugins of others may rely on does not shrink by accident."""
+
+from __future__ import annotations
+
+from agentix.provider import kit
+
+
+def test_the_names_for_backends_are_pinned() -> None:
+    assert set(kit.__all__) == {
+        *("COMMAND", "MOUNT", "RuntimeFolder", "until_ready", "OutputTail", "account"),
+        *("undone_on_error", "carry_out", "to_the_end"),
+        *("BundleCache", "CachedBundle", "deploy_locally"),
+        *("cache_root", "hold", "Memory", "remove", "erase", "what_to_do", "plain"),
+    }
+    assert all(hasattr(kit, name) for name in kit.__all__)
