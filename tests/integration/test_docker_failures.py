@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import secrets
+import shutil
 import socket
+import subprocess
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -16,11 +19,12 @@ from images.engine import Leftovers, loaded
 
 from agentix.errors import BundleError, ImageError, ProviderError
 from agentix.provider.base import SandboxConfig
-from agentix.provider.docker import DockerProvider, DockerProviderConfig
+from agentix.provider.docker import DockerProvider, DockerProviderConfig, images
 from agentix.provider.docker.engine import TIMEOUT, Engine
 from agentix.provider.docker.problems import why_no_connection
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     import docker
@@ -227,8 +231,30 @@ def test_what_is_no_image_name_is_said_to_be_none(leftovers: Leftovers, tmp_path
         asyncio.run(provider().create(SandboxConfig(image="No Such Name", bundle=bundle)))
     with pytest.raises(ImageError, match="an id cannot be pulled"):
         asyncio.run(provider().create(SandboxConfig(image="sha256:" + "0" * 64, bundle=bundle)))
-    with pytest.raises(ImageError, match=r"docker load --input .*task\.tar"):
-        asyncio.run(provider().create(SandboxConfig(image=str(archive), bundle=bundle)))
+    for file, advice in (
+        (archive, f"docker load --input {archive} .* or docker import {archive} NAME"),
+        (tmp_path, rf"tar -C {tmp_path} -c \. \| docker import - NAME"),
+    ):
+        with pytest.raises(ImageError, match=advice):
+            asyncio.run(provider().create(SandboxConfig(image=str(file), bundle=bundle)))
+
+
+def test_the_advice_for_a_folder_makes_an_image_of_it(
+    client: docker.DockerClient, task_image: Callable[[str], TaskImage]
+) -> None:
+    if shutil.which("docker") is None:
+        pytest.skip("the advice is for docker's command line, which is not installed here")
+    rootfs = task_image("busybox").rootfs
+    name = f"agentix-test/imported:{secrets.token_hex(4)}"
+    error = images.cannot_be_pulled(str(rootfs))
+    command = re.search(r"tar -C .* NAME", str(error))
+    assert command
+    script = command[0].replace("NAME", name)
+    try:
+        subprocess.run(["sh", "-c", script], check=True, capture_output=True, timeout=60)
+        assert client.images.get(name)
+    finally:
+        client.images.remove(name, force=True)
 
 
 def test_no_engine_is_one_line_that_says_so(

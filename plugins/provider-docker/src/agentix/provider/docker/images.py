@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentix.errors import ImageError, ProviderError
@@ -53,10 +55,19 @@ def cannot_be_pulled(reference: str) -> ImageError | None:
     """Return the error for a *reference* that no registry could know; None when one could."""
     why = None
     if reference.startswith(("/", ".", "~")):
-        # The name of a file, which other providers take.
-        why = (
-            f"docker takes images by name; docker load --input {reference} first, and use its name"
-        )
+        why = f"docker takes images by name; {_how_to_name(reference)}, and use that name"
     elif reference.startswith("sha256:"):
         why = "an id cannot be pulled; use a name"
     return ImageError(f"image {reference!r} is not on this machine: {why}") if why else None
+
+
+def _how_to_name(reference: str) -> str:
+    """Return how the engine is given a file or folder that other providers take as an image."""
+    path = Path(reference).expanduser()
+    name = shlex.quote(str(path))
+    if path.is_dir():
+        return f"tar -C {name} -c . | docker import - NAME"
+    return (
+        f"docker load --input {name} (of an archive by docker save)"
+        f" or docker import {name} NAME (of a root file system)"
+    )
