@@ -127,7 +127,10 @@ class CallCancelled(RemoteCallError):  # noqa: N818 - public name
 
 
 class CallTimeout(RemoteCallError, TimeoutError):  # noqa: N818 - public name
-    """The call did not end within its timeout; it has been cancelled inside the sandbox."""
+    """The call did not end within its timeout.
+
+    An async function has been cancelled; a sync one runs on in its thread, and nobody hears of it.
+    """
 
 
 class WorkerExited(RemoteCallError):  # noqa: N818 - public name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import inspect
 import os
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
@@ -95,12 +96,13 @@ class RuntimeClient:
         """Run a function in the sandbox and return its value.
 
         The function is named, not sent: the bundle has to contain it. It runs at most once, and is
-        never tried again. Cancelling the call cancels the function.
+        never tried again. Cancelling the call cancels an async function; a sync one, which runs in
+        a thread, runs on unheard until the sandbox is closed.
 
         Raises:
             TypeError: the function cannot be called remotely, or its arguments cannot be sent.
             RemoteCallError: the function raised; ``str()`` has its traceback.
-            CallTimeout: it took longer than the client's timeout, and was cancelled.
+            CallTimeout: it took longer than the client's timeout, and was cancelled like that.
             CallCancelled: it was cancelled inside the sandbox.
             WorkerExited: the process that ran it died.
             RuntimeUnreachable: the sandbox does not answer.
@@ -153,13 +155,19 @@ class RuntimeClient:
                     return read()
                 return await asyncio.to_thread(read)  # meanwhile the loop goes on
         except TimeoutError:
-            text = f"no result within {self._timeout:g} s; the call was cancelled"
+            text = f"no result within {self._timeout:g} s; {_what_now(fn)}"
             raise CallTimeout(RemoteErrorInfo("CallTimeout", text), target=target) from None
         except MalformedError as exc:
             error = RemoteErrorInfo("MalformedResult", plain(str(exc), 500))
             raise RemoteCallError(error, target=target) from exc
         except NotAllowedError as exc:
             raise _restricted(exc, target) from None
+
+
+def _what_now(fn: Callable[..., Any]) -> str:
+    if inspect.iscoroutinefunction(fn):
+        return "the call was cancelled"
+    return "a thread cannot be stopped, so the function runs on until the sandbox is closed"
 
 
 def _pickle(

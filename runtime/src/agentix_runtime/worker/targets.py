@@ -58,7 +58,8 @@ class Targets:
             if exc.name is None or not f"{module}.".startswith(f"{exc.name}."):
                 raise
             raise TargetError(
-                f"the bundle has no module {exc.name}; if it belongs to the project, {_REBUILD}"
+                f"the bundle has no module {exc.name}; if it is the project's, see that the build "
+                f"backend packs it, and {_REBUILD}"
             ) from exc
         target = self._target(name, found, qualname)
         self._imported[module] = found
