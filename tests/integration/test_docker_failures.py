@@ -252,7 +252,7 @@ def test_the_advice_for_a_folder_makes_an_image_of_it(
     script = command[0].replace("NAME", name)
     try:
         subprocess.run(["sh", "-c", script], check=True, capture_output=True, timeout=60)
-        assert client.images.get(name)
+        assert name in client.images.get(name).tags
     finally:
         client.images.remove(name, force=True)
 
