@@ -13,6 +13,7 @@ import sys
 import tempfile
 import textwrap
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -55,11 +56,11 @@ def _holding(name: str, needle: str) -> list[str]:
 
 
 def children() -> set[int]:
-    return {
-        int(pid)
-        for task in Path("/proc/self/task").iterdir()
-        for pid in (task / "children").read_text().split()
-    }
+    found: set[int] = set()
+    for task in Path("/proc/self/task").iterdir():
+        with suppress(FileNotFoundError, ProcessLookupError):  # that thread has ended
+            found.update(map(int, (task / "children").read_text().split()))
+    return found
 
 
 @pytest.fixture(autouse=True)
