@@ -71,14 +71,14 @@ async def test_a_worker_that_writes_nonsense_is_replaced(shared: LocalRuntime) -
 async def test_a_worker_that_cannot_start_fails_calls_and_is_not_tried_for_ever(
     tmp_path: Path,
 ) -> None:
-    # A sitecustomize in the environment's own packages, as a broken bundle might have one.
+    # A .pth file in the environment's own packages, as a broken bundle might have one.
     packages = next((Path(python()).parent.parent / "lib").glob("python3*/site-packages"))
-    broken = packages / "sitecustomize.py"
+    broken = packages / "zz-broken.pth"
     count = tmp_path / "starts"
     with LocalRuntime() as runtime:
         async with runtime.client() as client:
             pid = await client.remote(far.process)
-            broken.write_text(f"open({str(count)!r}, 'a').write('x'); import os; os._exit(9)")
+            broken.write_text(f"import os; open({str(count)!r}, 'a').write('x'); os._exit(9)\n")
             try:
                 os.kill(pid, signal.SIGKILL)
                 async with asyncio.timeout(30):
