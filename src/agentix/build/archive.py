@@ -15,7 +15,6 @@ import lzma
 import os
 import re
 import sqlite3
-import tempfile
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -31,6 +30,7 @@ from agentix.build.download import open_session
 from agentix.build.ungrouped import ungrouped
 from agentix.errors import LockError
 from agentix.progress import SILENT, Progress
+from agentix.replacing import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -166,7 +166,8 @@ class Archive:
         before = kept.read_bytes() if kept.exists() else b""
         if before != signed:
             self._refuse_replay(release, before, suite)
-            _write_whole(kept, signed)
+            with replacing(kept) as draft:
+                draft.write_bytes(signed)
         return release
 
     def _refuse_replay(self, release: str, before: bytes, suite: str) -> None:
@@ -221,13 +222,6 @@ class Archive:
         return file, True
 
 
-def _write_whole(file: Path, data: bytes) -> None:
-    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
-        temporary = Path(folder, file.name)
-        temporary.write_bytes(data)
-        temporary.replace(file)
-
-
 def _date(release: str, field: str) -> datetime | None:
     """Return the time in a *field* of a Release file, if it has that."""
     found = re.search(rf"^{field}: (.+)$", release, re.MULTILINE)
@@ -259,23 +253,24 @@ def _convert(compressed: bytes, file: Path) -> None:
         for clause in package.provides.split(",")
         if clause.strip()
     ]
-    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
-        temporary = Path(folder, file.name)
-        with contextlib.closing(sqlite3.connect(temporary)) as database, database:
-            database.executescript(
-                "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
-                "CREATE TABLE package (name TEXT PRIMARY KEY, version TEXT, depends TEXT,"
-                " provides TEXT, pool TEXT, sha256 TEXT, size INTEGER) WITHOUT ROWID;"
-                "CREATE TABLE provides (name TEXT, provider TEXT);"
-                "CREATE INDEX by_name ON provides (name);"
-            )
-            rows = (
-                (p.name, p.version, p.depends, p.provides, p.pool, p.sha256, p.size)
-                for p in newest.values()
-            )
-            database.executemany("INSERT INTO package VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-            database.executemany("INSERT INTO provides VALUES (?, ?)", provides)
-        temporary.replace(file)
+    with (
+        replacing(file) as draft,
+        contextlib.closing(sqlite3.connect(draft)) as database,
+        database,
+    ):
+        database.executescript(
+            "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
+            "CREATE TABLE package (name TEXT PRIMARY KEY, version TEXT, depends TEXT,"
+            " provides TEXT, pool TEXT, sha256 TEXT, size INTEGER) WITHOUT ROWID;"
+            "CREATE TABLE provides (name TEXT, provider TEXT);"
+            "CREATE INDEX by_name ON provides (name);"
+        )
+        rows = (
+            (p.name, p.version, p.depends, p.provides, p.pool, p.sha256, p.size)
+            for p in newest.values()
+        )
+        database.executemany("INSERT INTO package VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+        database.executemany("INSERT INTO provides VALUES (?, ?)", provides)
 
 
 def _stanzas(text: str) -> Iterator[Package]:

@@ -7,10 +7,8 @@ holds no address and no absolute path, so that it means the same on every machin
 from __future__ import annotations
 
 import json
-import os
 import posixpath
 import re
-import secrets
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
@@ -21,6 +19,7 @@ from agentix.build.sources import LOCK_FILE as LOCK_FILE
 from agentix.errors import LockError
 from agentix.nix.paths import store_name
 from agentix.platforms import PlatformName as PlatformName
+from agentix.replacing import replacing
 from agentix.validation import first_fault
 
 if TYPE_CHECKING:
@@ -168,15 +167,8 @@ class Lock(_Model):
                 return False
         except (OSError, UnicodeDecodeError):
             pass
-        temporary = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            temporary.replace(path)
-        except BaseException:
-            temporary.unlink(missing_ok=True)
-            raise
+        with replacing(path) as draft:
+            draft.write_text(text, encoding="utf-8", newline="\n")
         return True
 
 

@@ -18,6 +18,7 @@ from agentix.build.built import BuiltBundle
 from agentix.build.expressions import expressions
 from agentix.build.sources import source_files
 from agentix.folders import cache_root
+from agentix.replacing import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -96,15 +97,11 @@ def remember(request: Request, inputs: Inputs, digest: str, bundle: BuiltBundle)
         "bundle": described,
     }
     file = _file(request)
-    temporary = file.with_name(f"{file.name}.{os.getpid()}")
-    try:
+    with suppress(OSError, UnicodeEncodeError):
         record["stamp"] = _stamp(bundle.path)
         file.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(record), encoding="utf-8")
-        temporary.replace(file)
-    except (OSError, UnicodeEncodeError):
-        with suppress(OSError):
-            temporary.unlink()
+        with replacing(file) as draft:
+            draft.write_text(json.dumps(record), encoding="utf-8")
 
 
 def _file(request: Request) -> Path:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
+
+from agentix.replacing import replacing
 
 if TYPE_CHECKING:
     import os
@@ -43,15 +44,10 @@ class Memory:
         if _stamp(before) != _stamp(after) or not _settled(before):
             return
         path = self._path(before)
-        temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True)
-            try:
-                temporary.write_text(json.dumps({"stamp": _stamp(before), "sha256": digest}))
-                temporary.replace(path)
-            except BaseException:
-                temporary.unlink(missing_ok=True)
-                raise
+            with replacing(path) as draft:
+                draft.write_text(json.dumps({"stamp": _stamp(before), "sha256": digest}))
 
     def _path(self, status: os.stat_result) -> Path:
         key = hashlib.sha256(f"{status.st_dev}:{status.st_ino}".encode()).hexdigest()
