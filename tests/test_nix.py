@@ -26,7 +26,7 @@ from agentix.nix import program
 from agentix.nix.log import BuildLog
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
 PATIENCE = 30.0
 STRANGER = 12345
@@ -361,9 +361,9 @@ def stranger(busybox: str) -> Iterator[Callable[..., str]]:
         os.chown(path, STRANGER, STRANGER)
     python = next(p for p in (sys.executable, "/usr/bin/python3") if _usable_by_all(p))
 
-    def run(code: str, **environment: str) -> str:
+    def run(code: str, *, within: Sequence[str] = (), **environment: str) -> str:
         result = subprocess.run(
-            [python, "-c", textwrap.dedent(code)],
+            [*within, python, "-c", textwrap.dedent(code)],
             user=STRANGER,
             group=STRANGER,
             extra_groups=[],
@@ -409,6 +409,38 @@ def test_an_ordinary_user_without_a_daemon_builds_in_a_store_of_their_own(
     failure, path = stranger(AS_STRANGER).splitlines()
     assert failure == "building bad failed with exit status 5: the reason; the reason"
     assert path.startswith("~/.local/share/nix/root/nix/store/")
+
+
+# A machine may forbid them by a limit of zero, which a user can set for what they start themselves.
+WITHOUT_USER_NAMESPACES = """
+    unshare --user true 2>/dev/null || exec "$@"
+    exec unshare --user --map-current-user --keep-caps sh -c '
+        echo 0 >/proc/sys/user/max_user_namespaces
+        exec setpriv --ambient-caps -all --inh-caps -all "$@"' sh "$@"
+"""
+
+
+@pytest.mark.nix
+def test_an_ordinary_user_whom_no_sandbox_is_granted_learns_what_to_do(
+    stranger: Callable[..., str],
+) -> None:
+    said = stranger(
+        """
+        from pathlib import Path
+        from agentix import nix
+        from agentix.errors import NixError
+        try:
+            nix.build(Path("good.nix").absolute())
+        except NixError as error:
+            print(error)
+        """,
+        within=["sh", "-c", WITHOUT_USER_NAMESPACES, "sh"],
+    )
+    assert said == (
+        "this machine forbids the user namespaces that a store of one's own "
+        "(~/.local/share/nix/root) needs; build as root, or install a Nix daemon "
+        "(on Debian: apt-get install nix-setup-systemd)\n"
+    )
 
 
 @pytest.mark.nix

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 _LIMIT = 4 * 3600.0  # seconds for a whole build
 _SILENCE = 1800  # seconds that one builder may print nothing
 _NO_SANDBOX = re.compile(
-    r"while setting up the build environment|unable to .*namespace|cannot (set|open) .*namespace"
+    r"while setting up the build environment|unable to start build process"
+    r"|unable to .*namespace|cannot (set|open) .*namespace"
     r"|does not support the kernel namespaces|(mounting|unmounting|remounting) .*not permitted"
     r"|(unshare|pivot_root|setting up a private mount namespace).*not permitted",
 )
