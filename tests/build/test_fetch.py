@@ -30,7 +30,7 @@ from agentix.build import download as downloading
 from agentix.build.artifacts import Needed, NeededProgram, Needs
 from agentix.build.download import Patience
 from agentix.build.fetch import Fetched, fetch
-from agentix.build.indices import Indices
+from agentix.build.indices import Index, Indices
 from agentix.build.resolution import Resolver
 from agentix.build.toolchain import toolchains
 from agentix.bundle.nar import nar_hash
@@ -737,9 +737,37 @@ def test_the_index_settings_of_a_workspace_are_its_members_alone(tmp_path: Path)
     for name in ("inside", "outside"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "pyproject.toml").touch()
-    expected = "here=https://here.invalid/simple"
+    expected = Index("here", "https://here.invalid/simple")
     assert Indices(tmp_path / "inside").pinned("demo.pkg") == expected
     assert Indices(tmp_path / "outside").pinned("demo.pkg") is None
+
+
+def test_a_package_pinned_to_a_folder_of_wheels_comes_from_there(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (file, data), (other, wrong) = wheel(), wheel()
+    index(server, (other, wrong))
+    monkeypatch.delenv("UV_NO_CONFIG")
+    monkeypatch.setenv("UV_DEFAULT_INDEX", f"{server.address}/simple")
+    for folder in ("our wheels", "members/app"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "our wheels" / file).write_bytes(data)
+    (tmp_path / "pyproject.toml").write_text(
+        """[tool.uv.workspace]
+        members = ["members/*"]
+        [[tool.uv.index]]
+        name = "ours"
+        url = "our wheels"
+        format = "flat"
+        explicit = true
+        [tool.uv.sources]
+        demo-pkg = { index = "ours" }"""
+    )
+    member = tmp_path / "members/app"
+    (member / "pyproject.toml").write_text('[project]\nname = "app"\nversion = "1"\n')
+    wanted = needed_wheel(file, data)
+    bring(wanted, project=member)
+    assert stored(wanted) == data
 
 
 def test_a_folder_of_wheels_is_an_index_too(
@@ -749,7 +777,6 @@ def test_a_folder_of_wheels_is_an_index_too(
     folder = tmp_path / "flat folder"
     folder.mkdir()
     (folder / file).write_bytes(data)
-    monkeypatch.setenv("UV_FIND_LINKS", str(folder).replace(" ", "%20"))
     monkeypatch.setenv("UV_FIND_LINKS", folder.as_uri())
     monkeypatch.setenv("UV_NO_INDEX", "1")
     wanted = needed_wheel(file, data)

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from agentix.build import uv
 from agentix.build.archive import MIRROR_VARIABLE, find_mirror
-from agentix.build.indices import Indices
+from agentix.build.indices import Index, Indices
 from agentix.errors import FetchError, LockError
 
 if TYPE_CHECKING:
@@ -64,12 +64,12 @@ def explain_gone(file: Needed, address: str) -> FetchError:
 
 def _groups(
     wheels: Iterable[Needed], indices: Indices
-) -> Iterator[tuple[str | None, list[Needed]]]:
+) -> Iterator[tuple[Index | None, list[Needed]]]:
     """Split *wheels* by the index they are pinned to, and so that each group can be resolved.
 
     One resolution has one version of each package; a backend may need another one than the project.
     """
-    groups: list[tuple[str | None, dict[str, str], list[Needed]]] = []
+    groups: list[tuple[Index | None, dict[str, str], list[Needed]]] = []
     for wheel in wheels:
         index = indices.pinned(wheel.package)
         for place, versions, group in groups:
@@ -84,7 +84,7 @@ def _groups(
 
 
 async def _ask_uv(
-    wheels: Sequence[Needed], project: Path, python: str, index: str | None
+    wheels: Sequence[Needed], project: Path, python: str, index: Index | None
 ) -> list[dict[str, Any]]:
     """Return uv's list of packages with all their files, for exactly these versions."""
     pins = sorted({f"{wheel.package}=={wheel.version}" for wheel in wheels})
@@ -93,7 +93,7 @@ async def _ask_uv(
             *("pip", "compile", "-", "--quiet", "--no-deps", "--universal", "--no-header"),
             *("--only-binary", ":all:", "--format", "pylock.toml"),
             *("--python", sys.executable, "--python-version", python),
-            *(("--index", index) if index else ()),
+            *(index.options() if index else ()),
             cwd=project,
             stdin="\n".join(pins),
         )

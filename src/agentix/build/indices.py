@@ -24,23 +24,37 @@ if TYPE_CHECKING:
 _VARIABLES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_INDEX_URL", "UV_EXTRA_INDEX_URL")
 
 
+@dataclass(frozen=True, slots=True)
+class Index:
+    """One index: what its user calls it, where it is, and whether it is a plain list of files."""
+
+    name: str
+    address: str
+    flat: bool = False
+
+    def options(self) -> tuple[str, ...]:
+        """Return uv's options to look into this index before any other, or alone if it is flat."""
+        if self.flat:  # which --index has no word for
+            return ("--no-index", "--find-links", self.address)
+        return ("--index", f"{self.name}={self.address}")
+
+
 @dataclass(frozen=True)
 class Indices:
     """The index settings that apply to the project in the folder *project*."""
 
     project: Path
 
-    def pinned(self, package: str) -> str | None:
-        """Return the ``name=address`` of the index that *package* is pinned to, if it is."""
-        for settings in self._settings:
+    def pinned(self, package: str) -> Index | None:
+        """Return the index that *package* is pinned to, if it is."""
+        for _, settings in self._settings:
             sources = settings.get("sources", {})
             for name, source in sources.items():
                 if canonicalize_name(name) != canonicalize_name(package):
                     continue
                 for choice in source if isinstance(source, list) else [source]:
-                    index = choice.get("index")
-                    if index in self._named:
-                        return f"{index}={self._named[index]}"
+                    if (index := choice.get("index")) in self._named:
+                        return self._named[index]
         return None
 
     def with_credentials(self, address: str) -> str:
@@ -72,23 +86,26 @@ class Indices:
                 name, separator, address = word.partition("=")
                 named = bool(separator) and re.fullmatch(r"[A-Za-z0-9._-]+", name)
                 yield (name, address) if named else ("", word)
-        yield from self._named.items()
+        yield from ((index.name, index.address) for index in self._named.values())
 
     @cached_property
-    def _named(self) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for settings in self._settings:
+    def _named(self) -> dict[str, Index]:
+        found: dict[str, Index] = {}
+        for folder, settings in self._settings:
             for index in settings.get("index", ()):
                 if isinstance(index, dict) and "url" in index:
-                    found.setdefault(str(index.get("name", index["url"])), str(index["url"]))
+                    name, address = str(index.get("name", index["url"])), str(index["url"])
+                    if "://" not in address:  # a folder, relative to the file that names it
+                        address = str(folder / address)
+                    found.setdefault(name, Index(name, address, index.get("format") == "flat"))
         return found
 
     @cached_property
-    def _settings(self) -> list[dict[str, Any]]:
-        """The uv tables of the project and of the workspace around it, in that order."""
+    def _settings(self) -> list[tuple[Path, dict[str, Any]]]:
+        """The uv tables of the project and of the workspace around it, and where they are."""
         folders = dict.fromkeys((self.project, workspace_root(self.project)))
-        trees = (read_tree(folder).tables for folder in folders)
-        return [tables.get("tool", {}).get("uv", {}) for tables in trees]
+        tables = ((folder, read_tree(folder).tables) for folder in folders)
+        return [(folder, table.get("tool", {}).get("uv", {})) for folder, table in tables]
 
 
 def _server(parts: SplitResult) -> tuple[str, str | None, int | None]:
