@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from email.parser import BytesParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,6 +49,7 @@ def main() -> None:
             f"for {config['platform']}, build it on such a machine"
         )
     check(wheels / name, config["name"], workshop)
+    check_version(wheels / name, config["name"], config["version"], tree)
     step.out().mkdir()
     shutil.copyfile(wheels / name, step.out() / name)
 
@@ -77,6 +79,7 @@ def environment(config: dict[str, Any], home: Path) -> dict[str, str]:
         f"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_{name}": config["version"],
         "PDM_BUILD_SCM_VERSION": config["version"],
         "POETRY_DYNAMIC_VERSIONING_BYPASS": config["version"],
+        "UV_DYNAMIC_VERSIONING_BYPASS": config["version"],
     }
 
 
@@ -107,15 +110,20 @@ def build(project: str, tree: Path, wheels: Path, python: str, environ: dict[str
         step.fail(f"{sentence} failed; its last lines are above")
 
 
+def read_pyproject(project: str, tree: Path) -> dict[str, Any]:
+    """Return the tables of a project's pyproject.toml; a legacy tree has none."""
+    file = tree / "pyproject.toml"
+    if not file.is_file():
+        return {}
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        step.fail(f"pyproject.toml of the project {project} cannot be read: {error}")
+
+
 def declared(project: str, tree: Path) -> tuple[str, list[str] | None]:
     """Return the backend that a project asks for and its ``backend-path``, as PEP 517 says."""
-    file = tree / "pyproject.toml"
-    table: dict[str, Any] = {}
-    if file.is_file():
-        try:
-            table = tomllib.loads(file.read_text("utf-8")).get("build-system", {})
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            step.fail(f"pyproject.toml of the project {project} cannot be read: {error}")
+    table = read_pyproject(project, tree).get("build-system", {})
     # What has no backend is built as it would have been before there were any.
     return table.get("build-backend", "setuptools.build_meta:__legacy__"), table.get("backend-path")
 
@@ -126,6 +134,20 @@ def check(wheel: Path, project: str, workshop: Path) -> None:
         for member in archive.namelist():
             if os.fsencode(workshop) in archive.read(member):
                 step.fail(f"{member} of the project {project} contains the path it was built in")
+
+
+def check_version(wheel: Path, project: str, locked: str, tree: Path) -> None:
+    """Refuse a wheel whose version, which the backend decided, is not the one that was locked."""
+    if "version" in read_pyproject(project, tree).get("project", {}):
+        return  # a backend has no say in it, only in its spelling
+    with zipfile.ZipFile(wheel) as archive:
+        names = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        found = [BytesParser().parsebytes(archive.read(name))["Version"] for name in names]
+    if found not in ([locked], []):  # without any it is no wheel, as installing it will say
+        step.fail(
+            f"the project {project} builds as version {found[0]}, but its lock says {locked}; run "
+            "'agentix lock', or, if its backend asks Git, which no build can, set a fixed version"
+        )
 
 
 if __name__ == "__main__":

@@ -109,6 +109,7 @@ def test_a_backend_gets_a_known_environment(tmp_path: Path, build: Callable[...,
         '"SETUPTOOLS_SCM_PRETEND_VERSION_FOR_SOME_PROJECT": "1.2.3"',
         '"PDM_BUILD_SCM_VERSION": "1.2.3"',
         '"POETRY_DYNAMIC_VERSIONING_BYPASS": "1.2.3"',
+        '"UV_DYNAMIC_VERSIONING_BYPASS": "1.2.3"',
     ):
         assert expected in text
     assert "HTTP" not in text
@@ -119,6 +120,31 @@ def test_a_wheel_that_names_its_build_folder_is_refused(build: Callable[..., Any
     done = build({"pyproject.toml": PYPROJECT, "backend.py": leaking})
     assert done.returncode == 1
     assert done.stderr == "leak.txt of the project some.Project contains the path it was built in\n"
+
+
+@pytest.mark.parametrize(
+    ("project", "built", "refused"),
+    [
+        ('name = "a"\ndynamic = ["version"]', "0+unknown", True),
+        ('name = "a"\ndynamic = ["version"]', "1.2.3", False),
+        ('name = "a"\nversion = "1.2.3.0"', "1.2.3.0", False),
+        (None, "0.0.0", True),
+    ],
+)
+def test_a_version_that_is_not_the_locked_one_is_refused(
+    build: Callable[..., Any], project: str | None, built: str, refused: bool
+) -> None:
+    add = f"archive.writestr('a-1.dist-info/METADATA', 'Name: a\\nVersion: {built}\\n\\nText')"
+    code = backend().replace('archive.writestr("leak.txt"', f'{add}; archive.writestr("leak.txt"')
+    table = f"[project]\n{project}\n" if project else ""
+    code = code.replace("json.dumps(seen)", "''")
+    done = build({"pyproject.toml": table + PYPROJECT, "backend.py": code})
+    assert done.returncode == refused, done.stderr
+    if refused:
+        assert done.stderr == (
+            f"the project some.Project builds as version {built}, but its lock says 1.2.3; run "
+            "'agentix lock', or, if its backend asks Git, which no build can, set a fixed version\n"
+        )
 
 
 def test_a_failing_backend_has_the_last_word(build: Callable[..., Any]) -> None:
