@@ -1,0 +1,1 @@
+"""A package called like what builders leave, and none of it."""

@@ -1,0 +1,3 @@
+"""A module in it."""
+
+FOUND = "dist/x.py"

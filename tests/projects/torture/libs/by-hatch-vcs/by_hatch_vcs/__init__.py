@@ -1,0 +1,1 @@
+"""A project whose version is in the history of its repository."""

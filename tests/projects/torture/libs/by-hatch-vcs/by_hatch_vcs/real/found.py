@@ -1,0 +1,3 @@
+"""A module of a folder that has two names."""
+
+FOUND = __name__

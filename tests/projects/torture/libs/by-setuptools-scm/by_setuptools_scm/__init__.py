@@ -1,0 +1,1 @@
+"""Another one."""

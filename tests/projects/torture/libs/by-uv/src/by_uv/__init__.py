@@ -1,0 +1,3 @@
+"""A project whose backend is a native program."""
+
+FOUND = "by_uv"

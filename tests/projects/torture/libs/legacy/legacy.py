@@ -1,0 +1,3 @@
+"""A tree with nothing but a setup.py."""
+
+FOUND = "legacy"

@@ -1,0 +1,3 @@
+from setuptools import setup  # type: ignore[import-untyped]
+
+setup(name="legacy", version="0.3", py_modules=["legacy"])
