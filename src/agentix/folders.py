@@ -6,6 +6,8 @@ import errno
 import os
 from pathlib import Path
 
+from agentix.errors import FetchError
+
 
 def cache_root() -> Path:
     """Return the folder for it: ``$AGENTIX_CACHE_DIR`` or the user's own. It need not exist."""
@@ -14,6 +16,18 @@ def cache_root() -> Path:
     from platformdirs import user_cache_path
 
     return user_cache_path("agentix", appauthor=False)
+
+
+def cache_folder(name: str) -> Path:
+    """Return the folder *name* in it, made if need be; FetchError when it cannot be."""
+    folder = cache_root() / name
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FetchError(
+            f"cannot write the cache {folder}: {error.strerror}; {what_to_do(error)}"
+        ) from error
+    return folder
 
 
 def what_to_do(error: OSError) -> str:

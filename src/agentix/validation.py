@@ -1,13 +1,21 @@
-"""What is wrong with a value that does not fit its model, in one line."""
+"""Values from outside: models that take nothing for granted, and what does not fit one."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pydantic import BaseModel, ConfigDict
+
 from agentix.text import plain
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
+
+
+class Strict(BaseModel):
+    """A model that knows all of its keys, converts nothing and does not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
 def first_fault(error: ValidationError) -> str:

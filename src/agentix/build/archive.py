@@ -23,12 +23,12 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from agentix.build import signature
-from agentix.build.cache import cache_folder
 from agentix.build.command import Command
 from agentix.build.debian import Package, compare_versions
 from agentix.build.download import open_session
 from agentix.build.ungrouped import ungrouped
 from agentix.errors import LockError
+from agentix.folders import cache_folder
 from agentix.progress import SILENT, Progress
 from agentix.replacing import replacing
 

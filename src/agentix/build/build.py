@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from agentix.build.record import recall
 from agentix.build.request import Request
-from agentix.progress import SILENT, Progress
+from agentix.progress import SILENT, Progress, Timed
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,6 @@ def build_bundle(
         return built
     # Only now what takes long to import: nine times out of ten an unchanged project ends above.
     from agentix.build.realise import realise
-    from agentix.build.timed import Timed
 
     timed = Timed(progress)
     return replace(realise(request, offline, check, timed), timings=timed.seconds)

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from agentix import nix, platforms
 from agentix.build import programs
 from agentix.build.artifacts import Needed, Needs, total_size
-from agentix.build.cache import cache_folder
 from agentix.build.ungrouped import ungrouped
 from agentix.errors import FetchError
+from agentix.folders import cache_folder
 from agentix.progress import SILENT, Progress, Step
 
 if TYPE_CHECKING:

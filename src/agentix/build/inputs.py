@@ -7,7 +7,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
-from agentix.build.project import Project, read_project, read_tree, workspace_root
+from agentix.build.project import read_project, read_tree, workspace_root
 from agentix.build.runtime_requirement import runtime_folder, runtime_requirement
 from agentix.build.toolchain import toolchains, toolchains_folder
 from agentix.errors import ProjectError
@@ -53,7 +53,7 @@ def digest(root: Path, paths: Iterable[str], toolchain: str) -> str:
         "toolchain": _sha256(toolchains_folder() / f"{toolchain}.json"),
         "runtime": os.path.relpath(folder, root) if folder else runtime_requirement(project),
         "projects": {path: _project(root / path) for path in sorted(set(paths))},
-        "workspace": _uv_settings(read_tree(workspace)) if workspace != root else None,
+        "workspace": read_tree(workspace).uv or None if workspace != root else None,
         "uv": {name: _sha256(workspace / name) for name in (UV_LOCK, "uv.toml")},
     }
     text = json.dumps(seen, sort_keys=True, ensure_ascii=False, default=str)
@@ -70,18 +70,13 @@ def _project(folder: Path) -> dict[str, Any]:
     relevant = {
         "project": {key: table.get(key) for key in (*_RELEVANT, _MAY_BE_ASKED_FOR)},
         "build-system": project.tables.get("build-system"),
-        "uv": _uv_settings(project),
+        "uv": project.uv or None,
         "agentix": tool.get("agentix"),
     }
     if {"version", "dependencies", _MAY_BE_ASKED_FOR}.isdisjoint(project.dynamic):
         return relevant
     files = ("pyproject.toml", "setup.py", "setup.cfg")
     return relevant | {name: _sha256(folder / name) for name in files}
-
-
-def _uv_settings(project: Project) -> object:
-    tool = project.tables.get("tool")
-    return tool.get("uv") if isinstance(tool, dict) else None
 
 
 def _sha256(file: Path) -> str | None:

@@ -13,14 +13,14 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from packaging.utils import canonicalize_name
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 
 from agentix.build.sources import LOCK_FILE as LOCK_FILE
 from agentix.errors import LockError
 from agentix.nix.paths import store_name
 from agentix.platforms import PlatformName as PlatformName
 from agentix.replacing import replacing
-from agentix.validation import first_fault
+from agentix.validation import Strict, first_fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -71,11 +71,7 @@ PythonMinor = Annotated[str, Field(pattern=r"^3\.[0-9]+$")]
 Sentence = Annotated[str, Field(min_length=1)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
-class Artifact(_Model):
+class Artifact(Strict):
     """A file that is fetched before the build: a wheel, or a Debian package (it has ``pool``).
 
     ``size`` is None where the index does not tell it.
@@ -88,7 +84,7 @@ class Artifact(_Model):
     pool: PoolPath | None = None
 
 
-class LockedProject(_Model):
+class LockedProject(Strict):
     """A source tree that is built inside the Nix sandbox by its own backend.
 
     ``path`` is relative to the folder of the lock. ``backend`` names the wheels of the backend's
@@ -102,7 +98,7 @@ class LockedProject(_Model):
     missing: Mapping[PlatformName, Sentence] = {}
 
 
-class Target(_Model):
+class Target(Strict):
     """What the bundle for one platform holds besides the projects and the toolchain.
 
     ``missing`` is set when the bundle cannot be made for this platform, and says why.
@@ -113,7 +109,7 @@ class Target(_Model):
     missing: Sentence | None = None
 
 
-class Lock(_Model):
+class Lock(Strict):
     """The resolved inputs of a bundle. The project itself is the first of ``projects``."""
 
     format: Literal[1] = 1

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from agentix.build.lock import DebianName
 from agentix.build.request import BUNDLE_NAME, LONGEST_NAME
 from agentix.errors import ProjectError
+from agentix.validation import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,19 +28,15 @@ LEGACY_BACKEND = "setuptools.build_meta:__legacy__"
 LEGACY_REQUIRES = ("setuptools>=40.8.0", "wheel")  # PEP 517's, for a project that names no backend
 
 
-class _Table(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
-
-
 _T = TypeVar("_T", bound=BaseModel)
 
 
-class Settings(_Table):
+class Settings(Strict):
     """The table ``[tool.agentix]``."""
 
     name: Annotated[str, Field(pattern=BUNDLE_NAME, max_length=LONGEST_NAME)] | None = None
     python: Annotated[str, Field(pattern=r"^3\.[0-9]+$")] | None = None
-    system: list[DebianName] = []
+    system: list[DebianName] = Field(default_factory=list)
     nix: object = None
 
 
@@ -91,6 +88,20 @@ class Project:
     def file(self) -> Path:
         """The project's pyproject.toml."""
         return self.root / PYPROJECT
+
+    @property
+    def uv(self) -> Mapping[str, Any]:
+        """The table ``[tool.uv]``; empty where there is none."""
+        tool = self.tables.get("tool")
+        uv = tool.get("uv") if isinstance(tool, dict) else None
+        return uv if isinstance(uv, dict) else {}
+
+    def uv_sources(self, package: str) -> list[Mapping[str, Any]]:
+        """Return where *package* comes from, as ``[tool.uv.sources]`` has it."""
+        for name, source in self.uv.get("sources", {}).items():
+            if canonicalize_name(name) == canonicalize_name(package):
+                return source if isinstance(source, list) else [source]
+        return []
 
 
 def read_project(root: Path) -> Project:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from packaging.requirements import InvalidRequirement, Requirement
-from packaging.utils import canonicalize_name
 
 from agentix.errors import LockError
 
@@ -19,14 +18,18 @@ if TYPE_CHECKING:
 def refuse_remote_references(project: Project) -> None:
     """Raise LockError when *project* itself depends on version control or on a URL."""
     for name, kind in _remote(project):
-        raise LockError(
-            f"cannot lock {project.name}: {name} comes from {kind}, and only releases and folders "
-            "can be locked: use a release of it that has wheels, or make it a path dependency"
-        )
+        raise LockError(f"cannot lock {project.name}: {no_release(name, kind)}")
+
+
+def no_release(name: str, kind: str) -> str:
+    """Say that the package *name* comes from somewhere that a lock cannot name."""
+    return (
+        f"{name} comes from {kind}, and only releases and folders can be locked: "
+        "use a release of it that has wheels, or make it a path dependency"
+    )
 
 
 def _remote(project: Project) -> Iterator[tuple[str, str]]:
-    sources = _sources(project)
     for text in project.tables.get("project", {}).get("dependencies", []):
         try:
             requirement = Requirement(text)
@@ -35,18 +38,8 @@ def _remote(project: Project) -> Iterator[tuple[str, str]]:
         scheme = urlsplit(requirement.url or "").scheme
         if scheme and scheme != "file":
             yield requirement.name, "version control" if "+" in scheme else "a URL"
-        for source in sources.get(canonicalize_name(requirement.name), []):
+        for source in project.uv_sources(requirement.name):
             if "git" in source:
                 yield requirement.name, "version control"
             elif "url" in source:
                 yield requirement.name, "a URL"
-
-
-def _sources(project: Project) -> dict[str, list[dict[str, Any]]]:
-    tool = project.tables.get("tool", {})
-    uv = tool.get("uv", {}) if isinstance(tool, dict) else {}
-    sources = uv.get("sources", {}) if isinstance(uv, dict) else {}
-    return {
-        canonicalize_name(name): source if isinstance(source, list) else [source]
-        for name, source in sources.items()
-    }

@@ -75,8 +75,7 @@ class Resolver:
 
     def _environments(self) -> list[str]:
         """Return the markers of the only environments that uv resolves for; none means all."""
-        tool = read_tree(workspace_root(self.root)).tables.get("tool", {})
-        found = tool.get("uv", {}).get("environments", [])
+        found = read_tree(workspace_root(self.root)).uv.get("environments", [])
         return [found] if isinstance(found, str) else found
 
 

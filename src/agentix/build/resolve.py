@@ -13,8 +13,7 @@ from packaging.utils import canonicalize_name
 from pydantic import ValidationError
 
 from agentix.build import uv
-from agentix.build.backends import Backends
-from agentix.build.dynamic import ask_version
+from agentix.build.backends import Backends, ask_version
 from agentix.build.inputs import UV_LOCK, digest
 from agentix.build.lock import LOCK_FILE, Lock, LockedProject, Target, load
 from agentix.build.project import Project, read_project, read_tree, workspace_root

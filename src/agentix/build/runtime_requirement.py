@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 if TYPE_CHECKING:
@@ -37,12 +37,10 @@ def runtime_requirement(project: Project) -> str:
 
 
 def _named_folder(project: Project) -> Path | None:
-    table: Any = project.tables
-    for key in ("tool", "uv", "sources", RUNTIME, "path"):
-        if not isinstance(table, dict) or key not in table:
-            return None
-        table = table[key]
-    return (project.root / table).resolve() if isinstance(table, str) else None
+    for source in project.uv_sources(RUNTIME):
+        if "path" in source:
+            return (project.root / str(source["path"])).resolve()
+    return None
 
 
 def _source_folder(distribution: str) -> Path | None:

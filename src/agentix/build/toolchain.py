@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from agentix.build.expressions import expressions
 from agentix.build.lock import (
@@ -26,7 +26,7 @@ from agentix.build.lock import (
 )
 from agentix.errors import LockError, ProjectError
 from agentix.platforms import PlatformName
-from agentix.validation import first_fault
+from agentix.validation import Strict, first_fault
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,14 +34,10 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+_T = TypeVar("_T", bound=Strict)
 
 
-_T = TypeVar("_T", bound=_Model)
-
-
-class Pin(_Model):
+class Pin(Strict):
     """One file that every bundle's build needs. Debian packages have a ``pool``, wheels do not."""
 
     file: FileName
@@ -52,7 +48,7 @@ class Pin(_Model):
     pool: PoolPath | None = None
 
 
-class Toolchain(_Model):
+class Toolchain(Strict):
     """A complete CPython and its C libraries, as Debian packages of one suite."""
 
     format: Literal[1] = 1
@@ -76,7 +72,7 @@ class Toolchain(_Model):
         raise LockError(f"toolchain {self.name} has no interpreter for {platform}")
 
 
-class Seed(_Model):
+class Seed(Strict):
     """A static program that derivations start from: where it comes from and the NAR hash it has.
 
     In the store it is a folder called ``store`` that holds ``bin/<program>``.
@@ -88,7 +84,7 @@ class Seed(_Model):
     artifact: Pin
 
 
-class Seeds(_Model):
+class Seeds(Strict):
     """The static programs for each platform, and the wheels that the builders use."""
 
     format: Literal[1] = 1

@@ -16,6 +16,7 @@ from packaging.pylock import (
 from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
+from agentix.build.references import no_release
 from agentix.errors import LockError
 
 if TYPE_CHECKING:
@@ -141,11 +142,8 @@ def select(lock: Pylock, target: Interpreter) -> tuple[Selection, list[Unusable]
         elif isinstance(source, PackageSdist):
             unusable.append(Unusable(package.name, _no_wheel(package, target)))
         else:
-            where = "version control" if package.vcs is not None else "a URL or an archive"
-            raise LockError(
-                f"{package.name} comes from {where}, and only releases and folders can be locked: "
-                "use a release of it that has wheels, or make it a path dependency"
-            )
+            kind = "version control" if package.vcs is not None else "a URL or an archive"
+            raise LockError(no_release(package.name, kind))
     return Selection(tuple(wheels), tuple(directories)), unusable
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 from pydantic import model_validator as _model_validator
 
 from agentix.errors import BundleError
-from agentix.validation import first_fault
+from agentix.validation import Strict, first_fault
 
 FORMAT = 1
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
@@ -28,11 +28,7 @@ StoreName = Annotated[
 Size = Annotated[int, Field(ge=0, le=2**53)]
 
 
-class _Model(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-
-class Package(_Model):
+class Package(Strict):
     """One Python distribution inside the bundle; ``sha256`` is its wheel's, if it came as one."""
 
     name: Name
@@ -40,21 +36,21 @@ class Package(_Model):
     sha256: Sha256 | None
 
 
-class Tool(_Model):
+class Tool(Strict):
     """One system package whose programs the bundle carries."""
 
     package: Text
     version: Text
 
 
-class StoreObject(_Model):
+class StoreObject(Strict):
     """The content of one store path: the hash and the size of its NAR serialisation."""
 
     sha256: Sha256
     size: Size
 
 
-class Info(_Model):
+class Info(Strict):
     """What the build knows of a bundle: the ``info.json`` of its root store path."""
 
     format: Literal[1]
