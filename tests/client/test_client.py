@@ -21,7 +21,7 @@ from agentix import Failed, RuntimeClient
 from agentix.client.url import RuntimeURL
 from agentix.errors import CallTimeout, RemoteCallError, RuntimeUnreachable
 from agentix.wire import messages
-from agentix.wire.frames import body_prefix
+from agentix.wire.frames import MARK, body_prefix
 from agentix.wire.messages import Call, Failure, Value
 from agentix.wire.protocol import MAX_RESULT
 from agentix.wire.values.encode import encode
@@ -64,13 +64,13 @@ def answer(make: Callable[[str], bytes]) -> Callable[[web.BaseRequest], Any]:
 
 def body(message: Any, payload: bytes = b"") -> bytes:
     """Put an answer together."""
-    return body_prefix(messages.dump(message)) + payload
+    return MARK.pack(0) + body_prefix(messages.dump(message)) + payload
 
 
 BAD: dict[str, Callable[[str], bytes]] = {
     "nothing": lambda _: b"",
     "noise": lambda _: b"\xff" * 100,
-    "no message": lambda _: body_prefix(b"\xc0"),
+    "no message": lambda _: MARK.pack(0) + body_prefix(b"\xc0"),
     "another call's": lambda _: body(Value("other", "values", "", (3,)), b"\x92\x90\x01"),
     "another call's failure": lambda _: body(Failure("other", "raised", "T", "m")),
     "a pickle": lambda id_: body(Value(id_, "pickle", "", (3,)), b"\x92\x90\x01"),

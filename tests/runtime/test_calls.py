@@ -16,6 +16,7 @@ from local_runtime import LocalRuntime, appears, far, shop
 
 from agentix.client import allow_type
 from agentix.errors import CallTimeout, RemoteCallError, RestrictedUnpickleError
+from agentix.wire.protocol import PROTOCOL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -239,7 +240,7 @@ async def test_health_tells_versions_and_processes(shared: LocalRuntime) -> None
     async with shared.client() as client:
         health = await client.health()
     assert re.fullmatch(r"3\.\d+\.\d+", health.python)
-    assert (health.status, health.protocol, health.pid) == ("ok", 1, shared.process.pid)
+    assert (health.status, health.protocol, health.pid) == ("ok", PROTOCOL, shared.process.pid)
 
 
 async def test_a_client_closes_while_calls_are_under_way(shared: LocalRuntime) -> None:

@@ -13,7 +13,7 @@ from local_runtime import LocalRuntime, apart, far
 
 from agentix.errors import CallCancelled, CallTimeout, RemoteCallError
 from agentix.wire import arguments, messages
-from agentix.wire.frames import body_prefix
+from agentix.wire.frames import MARK, body_prefix
 from agentix.wire.messages import Call, Failure, Value
 from agentix.wire.protocol import CONTENT_TYPE
 
@@ -102,12 +102,14 @@ async def raw(runtime: LocalRuntime) -> AsyncIterator[aiohttp.ClientSession]:
 async def call(session: aiohttp.ClientSession, call_id: str, name: str) -> Value | Failure:
     """Make a call with an id of one's own."""
     pickled = arguments.dump((), {})
-    message = Call(call_id, f"local_runtime.far::{name}", "values", 1 << 20, pickled.segments)
+    message = Call(
+        call_id, f"local_runtime.far::{name}", "values", 1 << 20, 0, False, "", pickled.segments
+    )
     body = body_prefix(messages.dump(message)) + b"".join(pickled.stream)
-    async with session.post("/call", data=body) as response:
+    async with session.post("/rpc", data=body) as response:
         assert response.status == 200, await response.text()
-        head, _ = apart(await response.read())
-        return messages.load(head, Value, Failure)
+        head, _ = apart((await response.read())[MARK.size :])
+        return messages.load(head, (Value, Failure))
 
 
 async def test_a_call_id_runs_once(shared: LocalRuntime) -> None:

@@ -31,7 +31,7 @@ async def ask(
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "PUT", "HEAD", "OPTIONS"])
-@pytest.mark.parametrize("path", ["/health", "/call", "/call/x", "/", "/socket.io/", "/../etc"])
+@pytest.mark.parametrize("path", ["/health", "/rpc", "/rpc/x", "/", "/socket.io/", "/../etc"])
 async def test_every_route_wants_the_secret(shared: LocalRuntime, method: str, path: str) -> None:
     bad = ["", "Bearer ", "Bearer wrong", f"bearer {shared.token}", f"Basic {shared.token}"]
     bad += [f"Bearer {shared.token}x", f"Bearer {shared.token[:-1]}", "Bearer \xff\xfe"]
@@ -45,8 +45,8 @@ async def test_every_route_wants_the_secret(shared: LocalRuntime, method: str, p
 async def test_unknown_routes_and_bad_bodies_are_refused(shared: LocalRuntime) -> None:
     good = {"Authorization": f"Bearer {shared.token}", "Content-Type": CONTENT_TYPE}
     assert (await ask(shared, "GET", "/nothing", good))[0] == 404
-    assert (await ask(shared, "GET", "/call", good))[0] == 404
-    assert (await ask(shared, "DELETE", "/call/none", good))[0] == 404
+    assert (await ask(shared, "GET", "/rpc", good))[0] == 404
+    assert (await ask(shared, "DELETE", "/rpc/none", good))[0] == 404
     for body in (
         b"",
         b"\x00",
@@ -55,9 +55,9 @@ async def test_unknown_routes_and_bad_bodies_are_refused(shared: LocalRuntime) -
         b"\x01\x00\x00\x00\xc0",
         b"x" * 99,
     ):
-        assert (await ask(shared, "POST", "/call", good, body))[0] == 400, body
+        assert (await ask(shared, "POST", "/rpc", good, body))[0] == 400, body
     huge = good | {"Content-Length": str(1 << 62)}
-    assert (await ask(shared, "POST", "/call", huge, _nothing()))[0] == 413
+    assert (await ask(shared, "POST", "/rpc", huge, _nothing()))[0] == 413
 
 
 async def _nothing() -> Any:
@@ -69,7 +69,7 @@ async def test_another_protocol_is_refused_with_both_versions(shared: LocalRunti
         "Authorization": f"Bearer {shared.token}",
         "Content-Type": "application/vnd.agentix.v9",
     }
-    status, text = await ask(shared, "POST", "/call", other, b"x")
+    status, text = await ask(shared, "POST", "/rpc", other, b"x")
     assert status == 426
     assert '"protocol": 1' in text
 

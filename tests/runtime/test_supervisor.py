@@ -48,12 +48,12 @@ class Stage:
         self.supervisor = Supervisor(self.reaper, Limits(1, 1), spawned)  # type: ignore[arg-type]
 
     def _receive(self, head: bytes, payload: Payload | None) -> None:
-        message = messages.load(head, Call, messages.Cancel)
+        message = messages.load(head, (Call, messages.Cancel))
         if isinstance(message, Call):
             self.calls.put_nowait(message.id)
 
     def begin(self, call_id: str) -> asyncio.Task[Any]:
-        call = Call(call_id, "m::f", "values", 1 << 30, (1,))
+        call = Call(call_id, "m::f", "values", 1 << 30, 0, False, "", (1,))
         return asyncio.create_task(self.supervisor.call(messages.dump(call), call, b"x"))
 
     def answer(self, call_id: str) -> None:
@@ -131,11 +131,13 @@ async def test_a_caller_that_leaves_before_the_end_of_its_arguments_leaves_nothi
     """Only the last byte is missing, of one too many: the memory is whole already."""
     data = bytes(1 << 20)
     pickled = arguments.dump((data,), {})
-    call = Call("leaving", "local_runtime.far::noop", "values", 1 << 30, pickled.segments)
+    call = Call(
+        "leaving", "local_runtime.far::noop", "values", 1 << 30, 0, False, "", pickled.segments
+    )
     start = body_prefix(messages.dump(call))
     payload = b"".join([*pickled.stream, *pickled.buffers])
     head = [
-        "POST /call HTTP/1.1",
+        "POST /rpc HTTP/1.1",
         "Host: runtime",
         f"Authorization: Bearer {shared.token}",
         f"Content-Type: {CONTENT_TYPE}",

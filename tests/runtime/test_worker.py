@@ -29,7 +29,7 @@ class Server:
         self._news = asyncio.Event()
 
     def receive(self, head: bytes, payload: Payload | None) -> None:
-        message = messages.load(head, Ready, Value, Failure)
+        message = messages.load(head, (Ready, Value, Failure))
         drop(payload)
         if not isinstance(message, Ready):
             self.answers.setdefault(message.id, []).append(message)
@@ -37,7 +37,9 @@ class Server:
 
     def call(self, call_id: str, target: str, *args: Any, form: Form = "values") -> None:
         pickled = arguments.dump(args, {})
-        call = Call(call_id, f"local_runtime.{target}", form, 1 << 30, pickled.segments)
+        call = Call(
+            call_id, f"local_runtime.{target}", form, 1 << 30, 0, False, "", pickled.segments
+        )
         payload = b"".join(pieces(pickled.stream, pickled.buffers))
         self.channel.send(messages.dump(call), payload)
 

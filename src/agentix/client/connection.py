@@ -15,7 +15,7 @@ from agentix.text import plain
 from agentix.wire import messages
 from agentix.wire.bodies import Body
 from agentix.wire.errors import MalformedError
-from agentix.wire.frames import Buffer, body_prefix, padded, payload_size
+from agentix.wire.frames import MARK, Buffer, body_prefix, padded, payload_size
 from agentix.wire.messages import Call, Failure, Value
 from agentix.wire.protocol import CONTENT_TYPE, PROTOCOL
 
@@ -63,7 +63,7 @@ class Connection:
             import aiohttp
             from yarl import URL
 
-            self._call_url = URL(f"{self._url.base}/call")
+            self._call_url = URL(f"{self._url.base}/rpc")
             # No limit: a call that waits for a connection would count as running. Proxies are for
             # the network; a runtime is never behind one.
             connector: aiohttp.BaseConnector
@@ -231,7 +231,8 @@ async def _stream(prefix: bytes, parts: Iterable[Buffer]) -> AsyncIterator[Buffe
 async def _receive(response: aiohttp.ClientResponse, limit: int) -> Answer:
     """Read an answer, each segment to where it belongs."""
     body = Body(response.content)
-    message = messages.load(await body.head(), Value, Failure)
+    await body.exactly(MARK.size)
+    message = messages.load(await body.head(), (Value, Failure))
     segments: list[Buffer] = []
     if isinstance(message, Value):
         if (size := payload_size(message.segments)) > limit:

@@ -145,7 +145,8 @@ class RuntimeClient:
             raise TypeError(f"{target}: arguments of {size:,} bytes are more than {MAX_PAYLOAD:,}")
         trusted = os.environ.get("AGENTIX_PICKLE_TRUST") == "1"
         form: messages.Form = "pickle" if trusted else "values"
-        call = Call(f"{self._name}-{next(self._numbers)}", target, form, MAX_RESULT, segments)
+        call_id = f"{self._name}-{next(self._numbers)}"
+        call = Call(call_id, target, form, MAX_RESULT, 0, False, "", segments)
         parts = pieces(pickled.stream, pickled.buffers)
         try:
             async with asyncio.timeout(self._timeout):

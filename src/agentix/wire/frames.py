@@ -1,8 +1,14 @@
 """How a message and its payload lie in bytes.
 
-An HTTP body, in either direction:
+A request, which is the body of an HTTP request or the data of a Socket.IO event:
 
     u32 length of the head | head (a message) | payload
+
+Its answer, likewise, has one such section, or several where a stream's items are asked for, behind
+
+    u64 number of the last record that was in the journal before this answer
+
+A caller gives its user those records before the answer.
 
 A frame on the socket between server and worker:
 
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
 
 ALIGN: Final = 64
 PREFIX: Final = struct.Struct("<I")
+MARK: Final = struct.Struct("<Q")
 FRAME: Final = struct.Struct("<IIB")
 _PADDING: Final = bytes(ALIGN)
 
@@ -64,12 +71,12 @@ def pieces(stream: Sequence[Buffer], buffers: Sequence[Buffer]) -> Iterator[Buff
 
 
 def body_prefix(head: bytes) -> bytes:
-    """Begin an HTTP body."""
+    """Begin a request, or a section of an answer."""
     return PREFIX.pack(len(head)) + head
 
 
 def body_head_size(prefix: Buffer) -> int:
-    """Read how long the head of an HTTP body is."""
+    """Read how long the head of a section is."""
     size: int = PREFIX.unpack_from(prefix)[0]
     if size > MAX_HEAD:
         raise MalformedError(f"a message of {size:,} bytes is longer than {MAX_HEAD:,}")

@@ -1,8 +1,16 @@
-"""The messages of a call, the same between client and server as between server and worker.
+"""The messages of the wire, the same between client and server as between server and worker.
 
-    client -> server -> worker      Call, Cancel
-    worker -> server                Ready
-    worker -> server -> client      Value, Failure
+    client -> server            Await, Next, Follow, Leave
+    client -> server -> worker  Call, Cancel
+    worker -> server            Ready, Record
+    worker -> server -> client  Value, Failure, Item
+    server -> client            Pending, Records, Noted
+    server -> worker            Taken
+    server <-> worker           Signal, Reply: events of namespaces (Socket.IO's, to the host)
+
+Every request of a client can be sent again and is then answered as if it had come once: calls are
+known by their ids, items of a stream and records of the journal by their numbers. That is how a
+connection may break at any moment and nothing is lost, wrong or done twice.
 
 A message is a msgpack array: its tag, then its fields in the order they are declared. Its payload
 (the arguments, the result) follows it and is described by ``segments``: the lengths of the main
@@ -24,9 +32,13 @@ from agentix.wire.protocol import (
     MAX_DOCUMENT,
     MAX_HEAD,
     MAX_ID,
+    MAX_NAME,
     MAX_PAYLOAD,
+    MAX_RECORD,
+    MAX_SIGNAL,
     MAX_TARGET,
     MAX_TEXT,
+    MAX_WAIT,
 )
 
 if TYPE_CHECKING:
@@ -37,45 +49,109 @@ if TYPE_CHECKING:
 Form: TypeAlias = Literal["values", "pickle"]
 """How a result is encoded: the closed data model or, only where the host asked for it, a pickle."""
 
-FailureKind: TypeAlias = Literal["raised", "refused", "cancelled", "exited"]
+FailureKind: TypeAlias = Literal["raised", "refused", "cancelled", "exited", "unknown", "forgotten"]
 """The function raised; the runtime could not run it, or not send its result; it was cancelled; the
-worker died."""
+worker died; no such call has arrived; it has ended, and its result is not kept any more."""
 
 Segments: TypeAlias = tuple[int, ...]
 
 
+# Requests
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Run ``target`` with the arguments in the payload (a pickle and its buffers)."""
+    """Run ``target`` with the arguments in the payload (a pickle and its buffers).
+
+    The id begins with the client's name and a dash. Answered by a Value, a Failure, or after
+    ``wait`` milliseconds by Pending; a ``stream`` is answered by Pending at once.
+    """
 
     id: str
     target: str
     form: Form
     limit: int
     """The largest payload that the caller accepts as a result."""
+    wait: int
+    stream: bool
+    """Whether the target is a generator function, whose items the caller asks for by Next."""
+    minor: str
+    """The Python version (``3.11``) that the arguments' code is for; empty if they hold no code."""
     segments: Segments
 
 
 @dataclass(frozen=True, slots=True)
+class Await:
+    """Answer as to the Call of this id."""
+
+    id: str
+    wait: int
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """Answer with the Items of a stream that follow item number ``after``, counted from 1.
+
+    Those up to it have arrived and are not kept any longer. The last answer ends with a Value
+    without a payload, or with a Failure.
+    """
+
+    id: str
+    after: int
+    wait: int
+
+
+@dataclass(frozen=True, slots=True)
 class Cancel:
-    """End the call: nobody waits for it any more."""
+    """End the call: nobody waits for it any more. Answered by Noted."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
-class Ready:
-    """The worker has started."""
+class Follow:
+    """Answer with the records of the journal after number ``after``, once there are any.
+
+    Those up to it have been taken, and need not be kept for this client. An open Follow also tells
+    that the client is there.
+    """
+
+    client: str
+    journal: str
+    """The journal that the number is of; empty at first."""
+    after: int
+    wait: int
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """End the client's calls, and forget what is kept for it. Answered by Noted."""
+
+    client: str
+
+
+# Answers
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The call returned; the payload holds what."""
+    """The call returned; the payload holds what. At the end of a stream it holds nothing."""
 
     id: str
     form: Form
     kinds: str
     """One letter a buffer: ``b`` where the result holds it as bytes, ``a`` where as an array."""
+    segments: Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A generator yielded; fields as in Value."""
+
+    id: str
+    number: int
+    form: Form
+    kinds: str
     segments: Segments
 
 
@@ -91,10 +167,101 @@ class Failure:
     returncode: int | None = None
 
 
-Message: TypeAlias = Call | Cancel | Ready | Value | Failure
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The call goes on."""
+
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of the journal, back to back in the payload (see ``agentix.wire.records``).
+
+    If ``first`` is not the one that follows what was asked for, those in between had to be dropped.
+    """
+
+    journal: str
+    first: int
+    count: int
+    segments: Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Noted:
+    """What was asked for is done."""
+
+
+# Between server and worker
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """The worker has started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A log record or a span event for the journal, in the payload."""
+
+    segments: Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """The caller of a stream has taken its items up to this number."""
+
+    id: str
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """An event of a namespace; its data is in the payload, as msgpack."""
+
+    namespace: str
+    event: str
+    request: int
+    """Above 0: a Reply with this number is waited for on the side that sent the signal."""
+    segments: Segments
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What a handler made of a signal: data in the payload or, if ``type`` is given, an error."""
+
+    request: int
+    type: str
+    message: str
+    status: int | None
+    segments: Segments
+
+
+Message: TypeAlias = (
+    Call
+    | Await
+    | Next
+    | Cancel
+    | Follow
+    | Leave
+    | Value
+    | Item
+    | Failure
+    | Pending
+    | Records
+    | Noted
+    | Ready
+    | Record
+    | Taken
+    | Signal
+    | Reply
+)
+M = TypeVar("M", bound=Message)
 A = TypeVar("A", bound=Message)
 B = TypeVar("B", bound=Message)
 C = TypeVar("C", bound=Message)
+
+_BIG: Final = 1 << 62
 
 
 def _text(value: Any, most: int, least: int = 0) -> bool:
@@ -105,6 +272,14 @@ def _number(value: Any, least: int, most: int) -> bool:
     return type(value) is int and least <= value <= most
 
 
+def _id(value: Any) -> bool:
+    return type(value) is str and 1 <= len(value) <= MAX_ID
+
+
+def _wait(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= MAX_WAIT
+
+
 def _segments(value: Any) -> bool:
     if type(value) is not tuple or not 1 <= len(value) <= MAX_BUFFERS + 1:
         return False
@@ -113,27 +288,35 @@ def _segments(value: Any) -> bool:
     return all(_number(length, 0, MAX_PAYLOAD) for length in value) and sum(value) <= MAX_PAYLOAD
 
 
-def _call(call_id: Any, target: Any, form: Any, limit: Any, segments: Any) -> bool:
+def _one_segment(value: Any, most: int) -> bool:
+    return type(value) is tuple and len(value) == 1 and _number(value[0], 0, most)
+
+
+def _call(
+    call_id: Any,
+    target: Any,
+    form: Any,
+    limit: Any,
+    wait: Any,
+    stream: Any,
+    minor: Any,
+    segments: Any,
+) -> bool:
     return (
-        _text(call_id, MAX_ID, 1)
+        _id(call_id)
         and _text(target, MAX_TARGET, 1)
         and form in _FORMS
         and _number(limit, 0, MAX_PAYLOAD)
+        and _wait(wait)
+        and type(stream) is bool
+        and _text(minor, 8)
         and _segments(segments)
     )
 
 
-def _cancel(call_id: Any) -> bool:
-    return _text(call_id, MAX_ID, 1)
-
-
-def _ready() -> bool:
-    return True
-
-
 def _value(call_id: Any, form: Any, kinds: Any, segments: Any) -> bool:
     return (
-        _text(call_id, MAX_ID, 1)
+        _id(call_id)
         and form in _FORMS
         and _text(kinds, MAX_BUFFERS)
         and not kinds.strip("ab")
@@ -143,11 +326,15 @@ def _value(call_id: Any, form: Any, kinds: Any, segments: Any) -> bool:
     )
 
 
+def _item(call_id: Any, number: Any, form: Any, kinds: Any, segments: Any) -> bool:
+    return _number(number, 1, _BIG) and _value(call_id, form, kinds, segments)
+
+
 def _failure(
     call_id: Any, kind: Any, name: Any, message: Any, traceback: Any, returncode: Any
 ) -> bool:
     return (
-        _text(call_id, MAX_ID, 1)
+        _id(call_id)
         and kind in _KINDS
         and _text(name, MAX_TARGET)
         and _text(message, MAX_TEXT)
@@ -156,14 +343,60 @@ def _failure(
     )
 
 
+def _reply(request: Any, name: Any, message: Any, status: Any, segments: Any) -> bool:
+    return (
+        _number(request, 1, _BIG)
+        and _text(name, MAX_TARGET)
+        and _text(message, MAX_TEXT)
+        and (status is None or _number(status, 0, 999))
+        and _one_segment(segments, MAX_SIGNAL)
+    )
+
+
 _FORMS: Final = frozenset(get_args(Form))
 _KINDS: Final = frozenset(get_args(FailureKind))
 _CHECKS: Final[dict[str, tuple[type[Message], Callable[..., bool]]]] = {
     "call": (Call, _call),
-    "cancel": (Cancel, _cancel),
-    "ready": (Ready, _ready),
+    "await": (Await, lambda call_id, wait: _id(call_id) and _wait(wait)),
+    "next": (
+        Next,
+        lambda call_id, after, wait: _id(call_id) and _number(after, 0, _BIG) and _wait(wait),
+    ),
+    "cancel": (Cancel, _id),
+    "follow": (
+        Follow,
+        lambda client, journal, after, wait: (
+            _id(client) and _text(journal, MAX_ID) and _number(after, 0, _BIG) and _wait(wait)
+        ),
+    ),
+    "leave": (Leave, _id),
     "value": (Value, _value),
+    "item": (Item, _item),
     "failure": (Failure, _failure),
+    "pending": (Pending, _id),
+    "records": (
+        Records,
+        lambda journal, first, count, segments: (
+            _id(journal)
+            and _number(first, 1, _BIG)
+            and _number(count, 0, 1 << 20)
+            and _one_segment(segments, 4 * MAX_RECORD)
+        ),
+    ),
+    "noted": (Noted, lambda: True),
+    "ready": (Ready, lambda: True),
+    "record": (Record, lambda segments: _one_segment(segments, MAX_RECORD)),
+    "taken": (Taken, lambda call_id, number: _id(call_id) and _number(number, 0, _BIG)),
+    "signal": (
+        Signal,
+        lambda namespace, event, request, segments: (
+            _text(namespace, MAX_NAME, 1)
+            and _text(event, MAX_NAME, 1)
+            and _number(request, 0, _BIG)
+            and _one_segment(segments, MAX_SIGNAL)
+        ),
+    ),
+    "reply": (Reply, _reply),
 }
 
 
@@ -185,19 +418,22 @@ def dump(message: Message) -> bytes:
 
 
 @overload
-def load(head: Buffer, first: type[A], /) -> A: ...
+def load(head: Buffer, expected: type[M], /) -> M: ...
 @overload
-def load(head: Buffer, first: type[A], second: type[B], /) -> A | B: ...
+def load(head: Buffer, expected: tuple[type[A], type[B]], /) -> A | B: ...
 @overload
-def load(head: Buffer, first: type[A], second: type[B], third: type[C], /) -> A | B | C: ...
-def load(head: Buffer, *expected: type[Any]) -> Any:
+def load(head: Buffer, expected: tuple[type[A], type[B], type[C]], /) -> A | B | C: ...
+@overload
+def load(head: Buffer, expected: tuple[type[Message], ...], /) -> Message: ...
+def load(head: Buffer, expected: Any, /) -> Any:
     """Decode a message of one of the expected classes, or raise :class:`MalformedError`."""
     if len(head) > MAX_HEAD:
         raise MalformedError(f"a message of {len(head):,} bytes is longer than {MAX_HEAD:,}")
     try:
         tag, *values = msgpack.unpackb(head, use_list=False, unicode_errors="surrogatepass")
         cls, valid = _CHECKS[tag]
-        if cls not in expected or not valid(*values):
+        known = cls in expected if type(expected) is tuple else cls is expected
+        if not known or not valid(*values):
             raise MalformedError(f"a message {tag!r} is not valid here")
     except (ValueError, TypeError, KeyError, msgpack.UnpackException) as exc:
         if isinstance(exc, MalformedError):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-PROTOCOL = 1
+PROTOCOL = 2
 
 CONTENT_TYPE: Final = f"application/vnd.agentix.v{PROTOCOL}"
-"""The type of a call's body; a runtime of another version refuses it and names its own."""
+"""The type of a request's body; a runtime of another version refuses it and names its own."""
 
 MAX_HEAD: Final = 1 << 20
 """Bytes of one encoded message without its payload."""
@@ -34,7 +34,24 @@ OUT_OF_BAND: Final = 16 << 10
 MAX_BUFFERS: Final = 1 << 15
 """Out-of-band buffers of one payload."""
 
+MAX_WAIT: Final = 3_600_000
+"""Milliseconds for which a request may be held open until there is something to answer."""
+
+WINDOW: Final = 16
+"""Items of a stream that may be made before the caller has asked for the ones after them."""
+
+WINDOW_BYTES: Final = 8 << 20
+"""Bytes of such items from which on no more are made."""
+
+MAX_RECORD: Final = 16 << 20
+"""Bytes of one encoded log record or span; longer texts in it are cut in the middle."""
+
+MAX_SIGNAL: Final = 64 << 20
+"""Bytes of the data of one namespace event."""
+
 MAX_ID: Final = 64
+MAX_NAME: Final = 256
+"""Characters of the name of a namespace or of an event."""
 MAX_TARGET: Final = 1024
 MAX_TEXT: Final = 64 << 10
 """Characters of one text in a failure; longer ones are cut in the middle."""

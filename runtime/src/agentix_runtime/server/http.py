@@ -1,7 +1,7 @@
 """The HTTP side of the runtime. It never runs the user's code, nor lets that code hold it up.
 
     GET  /health    how the runtime is
-    POST /call      run a call; the answer is its one result. Closing the connection cancels it
+    POST /rpc       a request of agentix.wire.messages, and its answer
 
 Every request needs the sandbox's secret.
 """
@@ -21,7 +21,7 @@ from aiohttp import web
 from agentix.wire import messages
 from agentix.wire.bodies import Body
 from agentix.wire.errors import MalformedError
-from agentix.wire.frames import PREFIX, body_prefix, payload_size
+from agentix.wire.frames import MARK, PREFIX, body_prefix, payload_size
 from agentix.wire.messages import Call
 from agentix.wire.protocol import CONTENT_TYPE, MAX_HEAD, MAX_INLINE, MAX_PAYLOAD, PROTOCOL
 from agentix_runtime.parcel import Parcel
@@ -59,7 +59,7 @@ class Server:
         method, path = request.method, request.path
         if method == "GET" and path == "/health":
             return web.json_response(self._about | {"worker": {"pid": self._supervisor.worker_pid}})
-        if method == "POST" and path == "/call":
+        if method == "POST" and path == "/rpc":
             if request.headers.get("Content-Type") != CONTENT_TYPE:
                 return web.json_response(self._about, status=426)
             try:
@@ -75,7 +75,7 @@ class Server:
         answer, result = await self._supervisor.call(head, call, payload)
         if isinstance(result, Parcel):
             return await _send_parcel(request, answer, result)
-        return web.Response(body=body_prefix(answer) + result)
+        return web.Response(body=MARK.pack(0) + body_prefix(answer) + result)
 
 
 async def _receive(request: web.BaseRequest) -> tuple[bytes, Call, Payload]:
@@ -106,7 +106,7 @@ async def _send_parcel(
     """Send an answer whose payload goes from shared memory to the socket inside the kernel."""
     try:
         response = web.StreamResponse()
-        prefix = body_prefix(answer)
+        prefix = MARK.pack(0) + body_prefix(answer)
         response.content_length = len(prefix) + result.size
         response.content_type = "application/octet-stream"
         await response.prepare(request)

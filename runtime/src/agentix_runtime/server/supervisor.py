@@ -49,7 +49,7 @@ class _Worker:
         self.channel = Channel(spawned.sock, self._receive, lambda _: lost(self))
 
     def _receive(self, head: bytes, payload: Payload | None) -> None:
-        message = messages.load(head, Ready, Value, Failure)
+        message = messages.load(head, (Ready, Value, Failure))
         if isinstance(message, Ready):
             self.ready = True
             return

@@ -61,7 +61,7 @@ class Worker:
         self._channel.send(messages.dump(Ready()))
 
     def _receive(self, head: bytes, payload: Payload | None) -> None:
-        message = messages.load(head, Call, Cancel)
+        message = messages.load(head, (Call, Cancel))
         if isinstance(message, Cancel):
             self._cancel(message.id)
         else:
