@@ -109,6 +109,30 @@ def _one_of(*texts: str) -> Callable[[Any], bool]:
     return lambda value: value in texts and type(value) is str
 
 
+def as_plain(value: Any, depth: int = 0) -> Plain:
+    """Make plain data of anything: what is not is told by its repr, whatever that does."""
+    if value is None or type(value) in (bool, float, str):
+        return cast("Plain", value)
+    if type(value) is int and -(1 << 63) <= value < 1 << 64:
+        return value
+    if depth < MAX_NESTING:
+        if isinstance(value, list | tuple):
+            return [as_plain(item, depth + 1) for item in value]
+        if isinstance(value, dict):
+            return {
+                key if type(key) is str else _told(key): as_plain(item, depth + 1)
+                for key, item in value.items()
+            }
+    return _told(value)
+
+
+def _told(value: Any) -> str:
+    try:
+        return "".join(value if isinstance(value, str) else repr(value))
+    except Exception as exc:
+        return f"<a {type(value).__name__} whose repr raises {type(exc).__name__}>"
+
+
 def is_plain(value: Any, depth: int = 0) -> bool:
     """Tell whether a value is made of nothing but plain data."""
     if value is None or type(value) in (bool, int, float, str):
@@ -178,6 +202,10 @@ def dump(entry: Entry) -> bytes:
     """Encode a record."""
     tag, get = _WRITERS[type(entry)]
     return cast("bytes", msgpack.packb((tag, *get(entry)), unicode_errors="surrogatepass"))
+
+
+sink: Callable[[bytes], None] | None = None
+"""Where this process's records go; None where there is no journal: on the host."""
 
 
 def load_all(data: Buffer, count: int) -> Iterator[Entry | MalformedError]:

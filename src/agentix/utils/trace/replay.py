@@ -1,0 +1,62 @@
+"""Tell this process's processors of the traces and spans of a sandbox."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any, Final
+
+from agentix.utils.trace import processors
+from agentix.utils.trace.model import Span, SpanEvent, Trace
+from agentix.wire import records
+
+
+_MOST_OPEN: Final = 10_000
+"""Traces and spans without an end that are remembered: a worker may die, or lie."""
+
+
+class TraceReplay:
+    """Makes of records what processors expect: one object from its start to its end."""
+
+    def __init__(self) -> None:
+        self._open: OrderedDict[str, Any] = OrderedDict()
+
+    def deliver(self, entry: records.TraceEvent | records.SpanEvent) -> None:
+        """Tell of one record."""
+        if not processors.get_processors():
+            processors.nobody_listens()
+        if isinstance(entry, records.SpanEvent):
+            self._span(entry)
+        else:
+            self._trace(entry)
+
+    def _trace(self, entry: records.TraceEvent) -> None:
+        found = self._take(entry.trace_id, Trace) or Trace(entry.name, trace_id=entry.trace_id)
+        found.name, found.metadata = entry.name, dict(entry.metadata)
+        found.start_ns, found.end_ns = entry.start, entry.end
+        if entry.phase == "start":
+            self._keep(entry.trace_id, found)
+            processors.trace_started(found)
+        else:
+            processors.trace_ended(found)
+
+    def _span(self, entry: records.SpanEvent) -> None:
+        found = self._take(entry.span_id, Span) or Span(entry.name, span_id=entry.span_id)
+        found.name, found.attrs = entry.name, dict(entry.attributes)
+        found.trace_id, found.parent_id = entry.trace_id, entry.parent_id
+        found.start_ns, found.end_ns = entry.start, entry.end
+        found.status, found.status_message = entry.status, entry.status_message
+        found.events = [SpanEvent(*event) for event in entry.events]  # type: ignore[arg-type]
+        if entry.phase == "start":
+            self._keep(entry.span_id, found)
+            processors.span_started(found)
+        else:
+            processors.span_ended(found)
+
+    def _take(self, key: str, kind: type) -> Any:
+        found = self._open.pop(key, None)
+        return found if isinstance(found, kind) else None
+
+    def _keep(self, key: str, value: Any) -> None:
+        self._open[key] = value
+        if len(self._open) > _MOST_OPEN:
+            self._open.popitem(last=False)
