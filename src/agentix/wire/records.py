@@ -2,6 +2,7 @@
 
 Each is a msgpack array: its tag, then its fields in the order they are declared. The worker and the
 server write them, the host reads them: strictly, since whoever controls a sandbox controls them.
+On their way to the host they lie back to back, each behind its length as a u32.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 import msgpack
 
 from agentix.wire.errors import MalformedError
+from agentix.wire.frames import PREFIX
 from agentix.wire.protocol import MAX_RECORD
 
 if TYPE_CHECKING:
@@ -24,6 +26,8 @@ Plain: TypeAlias = "bool | int | float | str | list[Plain] | dict[str, Plain] | 
 """What extra fields and attributes are made of; anything else is sent as its repr."""
 
 MAX_NESTING: Final = 32
+MAX_ELEMENTS: Final = 1 << 20
+"""Elements of all containers in one record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,22 +212,48 @@ sink: Callable[[bytes], None] | None = None
 """Where this process's records go; None where there is no journal: on the host."""
 
 
-def load_all(data: Buffer, count: int) -> Iterator[Entry | MalformedError]:
-    """Decode this many records, one as good as its bytes are: a bad one harms no other.
+def prefixed(record: bytes) -> bytes:
+    """Lay out an encoded record as it travels to the host."""
+    return PREFIX.pack(len(record)) + record
 
-    Bytes that cannot even be taken apart end it, as a last MalformedError.
-    """
-    unpacker = msgpack.Unpacker(
-        max_buffer_size=max(len(data), 1), unicode_errors="surrogatepass", strict_map_key=True
-    )
-    unpacker.feed(data)
+
+def load_all(data: Buffer, count: int) -> Iterator[Entry | MalformedError]:
+    """Decode this many records, one as good as its bytes are: a bad one harms no other."""
+    view = memoryview(data)
     for _ in range(count):
-        try:
-            values = unpacker.unpack()
-        except Exception as exc:  # what msgpack raises for bytes of all kinds
-            yield MalformedError(f"the journal cannot be read: {type(exc).__name__}")
+        size = PREFIX.unpack_from(view)[0] if len(view) >= PREFIX.size else MAX_RECORD + 1
+        record, view = view[PREFIX.size : PREFIX.size + size], view[PREFIX.size + size :]
+        if size > MAX_RECORD or len(record) < size:
+            yield MalformedError("the records end before the last one")
             return
-        yield _entry(values)
+        yield _load(record)
+
+
+def _load(record: memoryview) -> Entry | MalformedError:
+    elements = 0
+
+    def bounded(container: Any) -> Any:
+        # A byte can stand for a container of a hundred bytes here.
+        nonlocal elements
+        elements += len(container) + 1
+        if elements > MAX_ELEMENTS:
+            raise MalformedError(f"a record has more than {MAX_ELEMENTS:,} elements")
+        return container
+
+    try:
+        values = msgpack.unpackb(
+            record,
+            unicode_errors="surrogatepass",
+            list_hook=bounded,
+            object_hook=bounded,
+            max_array_len=MAX_ELEMENTS,
+            max_map_len=MAX_ELEMENTS,
+        )
+    except MalformedError as exc:
+        return exc
+    except Exception as exc:  # what msgpack raises for bytes of all kinds
+        return MalformedError(f"a record cannot be read: {type(exc).__name__}")
+    return _entry(values)
 
 
 def _entry(values: Any) -> Entry | MalformedError:
