@@ -22,6 +22,7 @@ from agentix.wire.errors import MalformedError, NotAllowedError
 from agentix.wire.values import arrays, tags
 from agentix.wire.values.bounds import check_elements
 from agentix.wire.values.objects import Blueprint, blueprint
+from agentix.wire.values.registered import rebuild
 
 if TYPE_CHECKING:
     import enum
@@ -310,6 +311,9 @@ _BUILD: dict[int, Callable[..., Any]] = {
     tags.MODEL: _model,
     tags.MEMBER: _member,
     tags.FLAG: _flag,
+    tags.REGISTERED: lambda decoder, depth, name, value: rebuild(
+        name, lambda: decoder.node(value, depth + 1)
+    ),
     tags.ARRAY: _array,
     tags.SCALAR: lambda decoder, depth, name, data: arrays.decode_scalar(name, data),
     tags.NUMPY_TEXT: lambda decoder, depth, value: arrays.decode_text(value),

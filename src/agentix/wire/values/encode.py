@@ -13,6 +13,7 @@ from agentix.wire.errors import UnencodableError
 from agentix.wire.protocol import MAX_BUFFERS, MAX_DOCUMENT, MAX_ELEMENTS, OUT_OF_BAND
 from agentix.wire.values import tags
 from agentix.wire.values.bounds import check_elements
+from agentix.wire.values.registered import registered
 from agentix.wire.values.shapes import Shape, shape_of
 
 if TYPE_CHECKING:
@@ -107,6 +108,8 @@ class _Encoder:
     def _other(self, value: Any, cls: type, depth: int) -> Node:
         if (rare := _rare(cls)) is not None:
             return rare(self, value, depth)
+        if (known := registered(cls)) is not None:
+            return [tags.REGISTERED, known.name, self.node(known.encode(value), depth + 1)]
         if (entry := self._class(cls)) is not None:
             index, shape = entry
             try:
@@ -122,7 +125,8 @@ class _Encoder:
                 return arrays.encode_scalar(value)
         raise UnencodableError(
             f"cannot send back a value of type {_name(cls)}; return plain data, a dataclass, a "
-            "named tuple, an enum, a pydantic model or a numpy array"
+            "named tuple, an enum, a pydantic model or a numpy array, or register the type with "
+            "agentix.results.register_type"
         )
 
 

@@ -54,6 +54,9 @@ MODEL: Final = 51  # [tag, class, [node a field, …], [field that was set, …]
 MEMBER: Final = 52  # [tag, class, name]
 FLAG: Final = 53  # [tag, class, node]
 
+# Types that were registered on both sides
+REGISTERED: Final = 55  # [tag, module.qualname, node]
+
 # numpy
 ARRAY: Final = 60  # [tag, dtype, [length, …], "C" | "F", buffer | bytes]
 SCALAR: Final = 61  # [tag, dtype, bytes]
