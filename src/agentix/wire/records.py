@@ -30,7 +30,7 @@ MAX_ELEMENTS: Final = 1 << 20
 """Elements of all containers in one record."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen ones take several times as long to make, and there may be many
 class Log:
     """A record of the logging module."""
 
@@ -55,7 +55,7 @@ class Log:
     extra: dict[str, Plain] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Output:
     """A line that the worker or one of its children wrote to standard output or error."""
 
@@ -99,19 +99,6 @@ class SpanEvent:
 
 Entry: TypeAlias = Log | Output | TraceEvent | SpanEvent
 
-_LONG: Final = MAX_RECORD
-_TIME: Final = (0, 1 << 63)
-
-
-def _of(kind: type, least: int, most: int) -> Callable[[Any], bool]:
-    if kind is str:
-        return lambda value: type(value) is str and least <= len(value) <= most
-    return lambda value: type(value) is int and least <= value <= most
-
-
-def _one_of(*texts: str) -> Callable[[Any], bool]:
-    return lambda value: value in texts and type(value) is str
-
 
 def as_plain(value: Any, depth: int = 0) -> Plain:
     """Make plain data of anything: what is not is told by its repr, whatever that does."""
@@ -150,51 +137,113 @@ def is_plain(value: Any, depth: int = 0) -> bool:
     )
 
 
+def _name(value: Any) -> bool:
+    return type(value) is str and len(value) <= MAX_NAME
+
+
+def _number(value: Any, most: int = (1 << 64) - 1) -> bool:
+    return type(value) is int and 0 <= value <= most
+
+
 def _mapping(value: Any) -> bool:
-    return type(value) is dict and is_plain(value)
+    return type(value) is dict and (not value or is_plain(value))
 
 
-def _texts(value: Any) -> bool:
-    return type(value) is list and all(type(text) is str for text in value)
-
-
-def _events(value: Any) -> bool:
-    return type(value) is list and all(
-        type(event) is list
-        and len(event) == 3
-        and type(event[0]) is str
-        and _time(event[1])
-        and _mapping(event[2])
-        for event in value
+def _log(
+    time: Any,
+    level: Any,
+    logger: Any,
+    message: Any,
+    template: Any,
+    arguments: Any,
+    exception: Any,
+    stack: Any,
+    path: Any,
+    line: Any,
+    function: Any,
+    process: Any,
+    process_name: Any,
+    thread: Any,
+    thread_name: Any,
+    task: Any,
+    extra: Any,
+) -> bool:
+    return (
+        _number(time)
+        and _number(level, 1 << 31)
+        and type(message) is type(template) is type(exception) is type(stack) is str
+        and type(arguments) is list
+        and all(type(text) is str for text in arguments)
+        and _name(logger)
+        and _name(path)
+        and _number(line)
+        and _name(function)
+        and _number(process)
+        and _name(process_name)
+        and _number(thread)
+        and _name(thread_name)
+        and _name(task)
+        and _mapping(extra)
     )
 
 
-_name = _of(str, 0, 1024)
-_text = _of(str, 0, _LONG)
-_time = _of(int, *_TIME)
-_number = _of(int, 0, (1 << 64) - 1)
-_hex = _of(str, 0, 32)
-_phase = _one_of("start", "end")
+def _output(time: Any, stream: Any, line: Any) -> bool:
+    return _number(time) and type(stream) is type(line) is str and stream in _STREAMS
 
-_CHECKS: Final[dict[str, tuple[type[Entry], tuple[Callable[[Any], bool], ...]]]] = {
-    "log": (
-        Log,
-        (
-            _time,
-            _of(int, 0, 1 << 31),
-            *(_name, _text, _text, _texts, _text, _text, _name, _number, _name),
-            *(_number, _name, _number, _name, _name, _mapping),
-        ),
-    ),
-    "out": (Output, (_time, _one_of("stdout", "stderr"), _text)),
-    "trace": (TraceEvent, (_phase, _hex, _text, _time, _time, _mapping)),
-    "span": (
-        SpanEvent,
-        (
-            *(_phase, _hex, _hex, _hex, _text, _time, _time),
-            *(_one_of("unset", "ok", "error"), _text, _mapping, _events),
-        ),
-    ),
+
+def _trace(phase: Any, trace_id: Any, name: Any, start: Any, end: Any, metadata: Any) -> bool:
+    return (
+        type(phase) is type(trace_id) is type(name) is str
+        and phase in _PHASES
+        and len(trace_id) <= MAX_HEX
+        and _number(start)
+        and _number(end)
+        and _mapping(metadata)
+    )
+
+
+def _span(
+    phase: Any,
+    trace_id: Any,
+    span_id: Any,
+    parent_id: Any,
+    name: Any,
+    start: Any,
+    end: Any,
+    status: Any,
+    status_message: Any,
+    attributes: Any,
+    events: Any,
+) -> bool:
+    return (
+        _trace(phase, trace_id, name, start, end, attributes)
+        and type(span_id) is type(parent_id) is type(status) is type(status_message) is str
+        and len(span_id) <= MAX_HEX
+        and len(parent_id) <= MAX_HEX
+        and status in _STATUSES
+        and type(events) is list
+        and all(
+            type(event) is list
+            and len(event) == 3
+            and type(event[0]) is str
+            and _number(event[1])
+            and _mapping(event[2])
+            for event in events
+        )
+    )
+
+
+MAX_NAME: Final = 1024
+MAX_HEX: Final = 32
+_STREAMS: Final = frozenset({"stdout", "stderr"})
+_PHASES: Final = frozenset({"start", "end"})
+_STATUSES: Final = frozenset({"unset", "ok", "error"})
+
+_CHECKS: Final[dict[str, tuple[type[Entry], Callable[..., bool]]]] = {
+    "log": (Log, _log),
+    "out": (Output, _output),
+    "trace": (TraceEvent, _trace),
+    "span": (SpanEvent, _span),
 }
 _WRITERS: Final = {
     cls: (tag, attrgetter(*(field.name for field in fields(cls))))
@@ -230,38 +279,40 @@ def load_all(data: Buffer, count: int) -> Iterator[Entry | MalformedError]:
 
 
 def _load(record: memoryview) -> Entry | MalformedError:
+    try:
+        if len(record) <= _SHORT:
+            values = msgpack.unpackb(record, unicode_errors="surrogatepass")
+        else:
+            values = _unpack_bounded(record)
+        cls, valid = _CHECKS[values[0]]
+        if type(values) is not list or not valid(*values[1:]):
+            return MalformedError(f"a record {values[0]!r} is not valid")
+    except MalformedError as exc:
+        return exc
+    except Exception as exc:  # what msgpack raises for bytes of all kinds
+        return MalformedError(f"a record cannot be read: {type(exc).__name__}")
+    return cls(*values[1:])
+
+
+_SHORT: Final = 64 << 10
+
+
+def _unpack_bounded(record: memoryview) -> Any:
+    """Unpack a long record; a byte can stand for a container of a hundred bytes here."""
     elements = 0
 
     def bounded(container: Any) -> Any:
-        # A byte can stand for a container of a hundred bytes here.
         nonlocal elements
         elements += len(container) + 1
         if elements > MAX_ELEMENTS:
             raise MalformedError(f"a record has more than {MAX_ELEMENTS:,} elements")
         return container
 
-    try:
-        values = msgpack.unpackb(
-            record,
-            unicode_errors="surrogatepass",
-            list_hook=bounded,
-            object_hook=bounded,
-            max_array_len=MAX_ELEMENTS,
-            max_map_len=MAX_ELEMENTS,
-        )
-    except MalformedError as exc:
-        return exc
-    except Exception as exc:  # what msgpack raises for bytes of all kinds
-        return MalformedError(f"a record cannot be read: {type(exc).__name__}")
-    return _entry(values)
-
-
-def _entry(values: Any) -> Entry | MalformedError:
-    if type(values) is not list or not values or type(values[0]) is not str:
-        return MalformedError("a record is not one")
-    cls, checks = _CHECKS.get(values[0], (None, ()))
-    if cls is None or len(values) - 1 != len(checks):
-        return MalformedError("a record is of an unknown kind")
-    if not all(check(value) for check, value in zip(checks, values[1:], strict=True)):
-        return MalformedError(f"a record {values[0]!r} is not valid")
-    return cls(*values[1:])
+    return msgpack.unpackb(
+        record,
+        unicode_errors="surrogatepass",
+        list_hook=bounded,
+        object_hook=bounded,
+        max_array_len=MAX_ELEMENTS,
+        max_map_len=MAX_ELEMENTS,
+    )
