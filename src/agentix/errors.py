@@ -13,6 +13,7 @@ carry what a caller may want to act on; a third-party cause is chained, never qu
     │   ├── ProviderNotFound       (LookupError)    no provider of that name is installed
     │   ├── ImageError                              the task image is missing or cannot be used
     │   └── SandboxNotFound        (LookupError)    no live sandbox of that id
+    ├── RemoteSioError                              a namespace's handler on the other side failed
     └── RemoteCallError                             the function raised, or its call failed
         ├── CallCancelled                           cancelled inside the sandbox
         ├── CallTimeout            (TimeoutError)
@@ -75,6 +76,23 @@ class ImageError(ProviderError):
 
 class SandboxNotFound(ProviderError, LookupError):  # noqa: N818 - the standard term
     """No live sandbox has that id."""
+
+
+class RemoteSioError(AgentixError):
+    """A request to a namespace on the other side failed there, or nobody answers it any more.
+
+    ``type`` names the exception class, ``message`` is its text, and ``status_code`` is the integer
+    of that name that the exception had, if any: a 429 of an upstream service stays a 429.
+    """
+
+    def __init__(self, type: str, message: str, status_code: int | None = None) -> None:  # noqa: A002 - public name
+        self.type = type
+        self.message = message
+        self.status_code = status_code
+        super().__init__(type, message, status_code)
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,9 @@ MAX_RECORD: Final = 16 << 20
 MAX_SIGNAL: Final = 64 << 20
 """Bytes of the data of one namespace event."""
 
+MAX_EVENT: Final = MAX_SIGNAL + MAX_HEAD
+"""Bytes of one Socket.IO packet; both sides take no longer one, and neither sends one."""
+
 MAX_ID: Final = 64
 MAX_NAME: Final = 256
 """Characters of the name of a namespace or of an event."""
