@@ -64,6 +64,10 @@ class Parcel:
             os.close(fd)
             raise
 
+    def twin(self) -> Parcel:
+        """Give another descriptor of the same memory, to be closed by whoever asked for it."""
+        return Parcel(os.dup(self.fd), self.size)
+
     def write(self, piece: Buffer) -> None:
         """Append to the memory."""
         view = memoryview(piece)

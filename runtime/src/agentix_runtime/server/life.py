@@ -5,20 +5,16 @@ from __future__ import annotations
 import asyncio
 import gc
 import signal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from aiohttp import web
-
+from agentix_runtime.server.calls import Calls
 from agentix_runtime.server.http import Server
+from agentix_runtime.server.journal import Journal
 from agentix_runtime.server.process import Limits, Reaper, Spawned, kill_children
 from agentix_runtime.server.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from agentix_runtime.server.endpoint import Endpoint
-
-_READ_BUFFER: Final = 1 << 20
-_KEEP_ALIVE: Final = 3600.0
-"""Longer than any client keeps an idle connection, so that none is closed under a request."""
 
 
 async def serve(
@@ -35,17 +31,13 @@ async def serve(
     if owner is not None:
         loop.add_reader(owner, stop.set)
     reaper = Reaper(loop)
-    supervisor = Supervisor(reaper, limits, worker)
+    journal = Journal()
+    supervisor = Supervisor(reaper, limits, worker, note=journal.note)
+    supervisor.on_record = journal.take
     reaper.reap()  # the worker may have ended before anybody listened
-    http = web.Server(
-        Server(supervisor, secret).handle,
-        handler_cancellation=True,
-        access_log=None,
-        keepalive_timeout=_KEEP_ALIVE,
-        read_bufsize=_READ_BUFFER,
-        auto_decompress=False,
-    )
-    listener = await loop.create_server(http, sock=endpoint.sock, backlog=4096)
+    calls = Calls(supervisor, journal)
+    server = Server(calls, secret, lambda: supervisor.worker_pid)
+    listener = await loop.create_server(server, sock=endpoint.sock, backlog=4096)
     # What is loaded now stays; the collector need not look at it again.
     gc.freeze()
     try:
@@ -55,6 +47,7 @@ async def serve(
             loop.remove_reader(owner)
         listener.close()
         await supervisor.close()
-        await http.shutdown(timeout=1.0)
+        server.close()
+        calls.close()
         loop.remove_signal_handler(signal.SIGCHLD)
         kill_children(within=2.0)

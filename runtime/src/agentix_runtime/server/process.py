@@ -56,10 +56,13 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """A worker process, leader of a session of its own, and the server's end of its channel."""
+    """A worker process, leader of a session of its own, and the server's ends of its channel."""
 
     pid: int
     sock: socket.socket
+    stdout: int = -1
+    stderr: int = -1
+    """Where to read what it writes, if that is to be read."""
 
 
 def spawn_worker(limits: Limits) -> Spawned:
