@@ -12,8 +12,10 @@ import asyncio
 import contextlib
 import errno
 import os
+import select
 import socket
 import threading
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -31,6 +33,8 @@ WORKER_FD: Final = 3
 
 _CHUNK: Final = 256 << 10
 _HIGH_WATER: Final = 8 << 20
+_LOW_WATER: Final = 1 << 20
+_LOOK_EVERY: Final = 50  # milliseconds
 _BATCH: Final = 256
 _DESCRIPTORS: Final = 8
 _ANCILLARY: Final = socket.CMSG_SPACE(_DESCRIPTORS * 4)
@@ -63,8 +67,9 @@ class Channel:
         self._descriptors: deque[int | None] = deque()
         self._outbox: deque[tuple[Buffer, Parcel | None]] = deque()
         self._queued = 0
-        # Held only across calls that do not wait.
-        self._lock = threading.Lock()
+        # Held only across calls that do not wait. That it knows its thread is for send_now, which
+        # may be reached from inside of them: a finalizer or signal handler may log.
+        self._lock = threading.RLock()
         self._flushing = False
         self._blocked = False
         self._crowded = False
@@ -85,14 +90,11 @@ class Channel:
         A parcel is the channel's from then on, and closed once it is sent. After the channel's end,
         frames go nowhere.
         """
-        parcel, inline = (payload, b"") if isinstance(payload, Parcel) else (None, payload)
-        frame = b"".join((frame_prefix(head, len(inline), parcel is not None), head, inline))
         with self._lock:
             if self.closed:
-                drop(parcel)
+                drop(payload)
                 return
-            self._outbox.append((frame, parcel))
-            self._queued += len(frame)
+            self._queue(head, payload)
             if self._flushing:
                 return
             here = threading.get_ident() == self._thread
@@ -103,6 +105,37 @@ class Channel:
                 self._loop.call_soon(self._flush)
             else:
                 self._loop.call_soon_threadsafe(self._flush)
+
+    def send_now(self, head: bytes, payload: Payload, patience: float) -> bool:
+        """Send a frame before returning, so that it is not lost if this process dies next.
+
+        From any thread, however busy the loop is. While the other end does not keep up, this waits
+        for it, up to *patience* seconds. Returns False if the frame had to be dropped.
+        """
+        if self._lock._is_owned():  # type: ignore[attr-defined]
+            self._loop.call_soon_threadsafe(self.send, head, payload)
+            return True
+        end = 0.0
+        while True:
+            with self._lock:
+                if self.closed:
+                    break
+                self._push()
+                if self._queued <= _LOW_WATER:
+                    self._queue(head, payload)
+                    self._push()
+                    if self._outbox and not self._flushing:
+                        self._flushing = True
+                        self._loop.call_soon_threadsafe(self._flush)
+                    return True
+                end = end or time.monotonic() + patience
+                if time.monotonic() >= end:
+                    break
+                poll = select.poll()
+                poll.register(self._sock, select.POLLOUT)
+            poll.poll(_LOOK_EVERY)
+        drop(payload)
+        return False
 
     async def room(self) -> None:
         """Wait until the other end keeps up; only in the loop's thread."""
@@ -198,6 +231,12 @@ class Channel:
             raise MalformedError("a frame announces a parcel that did not come")
         fd = self._descriptors.popleft()
         return None if fd is None else Parcel.received(fd)
+
+    def _queue(self, head: bytes, payload: Payload) -> None:
+        parcel, inline = (payload, b"") if isinstance(payload, Parcel) else (None, payload)
+        frame = b"".join((frame_prefix(head, len(inline), parcel is not None), head, inline))
+        self._outbox.append((frame, parcel))
+        self._queued += len(frame)
 
     def _flush(self) -> None:
         """End a turn: send what has gathered in it, now or once the socket takes it."""
