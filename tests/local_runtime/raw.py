@@ -41,7 +41,7 @@ class Answer:
         ((message, payload),) = self.sections
         assert isinstance(message, Value | Item), message
         assert len(message.segments) == 1
-        return decode(memoryview(payload), [], None)
+        return decode(memoryview(payload), [], dict)
 
     def failure(self) -> Failure:
         """The failure that is the only section."""

@@ -8,6 +8,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from agentix_runtime.server.calls import Calls
+from agentix_runtime.server.capture import Capture
 from agentix_runtime.server.http import Server
 from agentix_runtime.server.journal import Journal
 from agentix_runtime.server.process import Limits, Reaper, Spawned, kill_children
@@ -32,8 +33,8 @@ async def serve(
         loop.add_reader(owner, stop.set)
     reaper = Reaper(loop)
     journal = Journal()
-    supervisor = Supervisor(reaper, limits, worker, note=journal.note)
-    supervisor.on_record = journal.take
+    capture = Capture(journal)
+    supervisor = Supervisor(reaper, limits, worker, journal, capture)
     reaper.reap()  # the worker may have ended before anybody listened
     calls = Calls(supervisor, journal)
     server = Server(calls, secret, lambda: supervisor.worker_pid)
@@ -49,5 +50,6 @@ async def serve(
         await supervisor.close()
         server.close()
         calls.close()
+        capture.close()
         loop.remove_signal_handler(signal.SIGCHLD)
         kill_children(within=2.0)

@@ -56,36 +56,48 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """A worker process, leader of a session of its own, and the server's ends of its channel."""
+    """A worker process, leader of a session of its own, and the server's ends of what it has."""
 
     pid: int
     sock: socket.socket
-    stdout: int = -1
-    stderr: int = -1
-    """Where to read what it writes, if that is to be read."""
+    stdout: int
+    stderr: int
 
 
 def spawn_worker(limits: Limits) -> Spawned:
-    """Start a worker. Takes nothing of the server's but standard output and error."""
+    """Start a worker. Takes nothing of the server's; what it writes goes into pipes."""
     with contextlib.ExitStack() as until_started, contextlib.ExitStack() as until_spawned:
         ours, theirs = pair()
         until_started.callback(ours.close)
         until_spawned.callback(theirs.close)
-        # posix_spawn's dup2 leaves a descriptor close-on-exec that already has the right number.
-        high = fcntl.fcntl(theirs, fcntl.F_DUPFD_CLOEXEC, WORKER_FD + 1)
-        until_spawned.callback(os.close, high)
+        actions = [_becomes(theirs.fileno(), WORKER_FD, until_spawned)]
+        outputs = []
+        for fd in (1, 2):
+            reading, writing = os.pipe2(os.O_CLOEXEC)
+            outputs.append(reading)
+            until_started.callback(os.close, reading)
+            until_spawned.callback(os.close, writing)
+            actions.append(_becomes(writing, fd, until_spawned))
         pid = os.posix_spawn(
             sys.executable,
             [sys.executable, "-I", "-m", "agentix_runtime.worker", str(os.getpid())],
             os.environ,
-            file_actions=[(os.POSIX_SPAWN_DUP2, high, WORKER_FD)],
+            file_actions=actions,
             setsid=True,
             # What the host program ignores (under nohup, in the background) comes down to here.
             setsigdef=signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP},
         )
         until_started.pop_all()
     limits.restore(pid)
-    return Spawned(pid, ours)
+    return Spawned(pid, ours, *outputs)
+
+
+def _becomes(fd: int, number: int, until_spawned: contextlib.ExitStack) -> tuple[int, int, int]:
+    """Give a child this descriptor under that number."""
+    # posix_spawn's dup2 leaves a descriptor close-on-exec that already has the right number.
+    high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, WORKER_FD + 1)
+    until_spawned.callback(os.close, high)
+    return os.POSIX_SPAWN_DUP2, high, number
 
 
 class Reaper:

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agentix_runtime.channel import Payload
+    from agentix_runtime.server.capture import Capture
+    from agentix_runtime.server.journal import Journal
     from agentix_runtime.server.worker import Said
 
 GRACE: Final = 10.0
@@ -35,7 +37,7 @@ _TO_END: Final = 1.0
 """How long a worker may take to end once it is told to, or once it has closed its channel."""
 
 
-def _ignore(message: object, payload: Payload | None) -> None:
+def _ignore(worker: Worker, message: object, payload: Payload | None) -> None:
     drop(payload)
 
 
@@ -47,13 +49,15 @@ class Supervisor:
         reaper: Reaper,
         limits: Limits,
         first: Spawned,
+        journal: Journal,
+        capture: Capture,
         *,
-        note: Callable[[str, int], None] = lambda text, level: None,
         grace: float = GRACE,
     ) -> None:
         self._reaper = reaper
         self._limits = limits
-        self._note = note
+        self._journal = journal
+        self._capture = capture
         self._grace = grace
         self._bad_starts = 0
         self._retry_at = 0.0
@@ -63,9 +67,9 @@ class Supervisor:
         self._workers: set[Worker] = set()
         self._worker: Worker | None = None
         # A payload is None where there was no descriptor left to take it.
-        self.on_record: Callable[[Payload | None], None] = drop
-        self.on_signal: Callable[[Signal, Payload | None], None] = _ignore
-        self.on_reply: Callable[[Reply, Payload | None], None] = _ignore
+        self.on_signal: Callable[[Worker, Signal, Payload | None], None] = _ignore
+        self.on_reply: Callable[[Worker, Reply, Payload | None], None] = _ignore
+        self.on_gone: Callable[[Worker], None] = lambda worker: None
         self._adopt(first)
 
     @property
@@ -83,19 +87,17 @@ class Supervisor:
         worker.give(job, head, payload)
         return worker
 
-    def send_signal(self, signal: Signal, payload: Payload) -> None:
-        """Pass an event of the host to the worker that gets new calls."""
-        if (worker := self._worker or self._start()) is not None:
-            worker.send(signal, payload)
-        else:
-            drop(payload)
+    def send_signal(self, signal: Signal, payload: Payload) -> Worker | None:
+        """Pass an event of the host to the worker that gets new calls, and say which one that is.
 
-    def send_reply(self, reply: Reply, payload: Payload) -> None:
-        """Pass the host's reply to the worker that asked."""
-        if self._worker is not None:
-            self._worker.send(reply, payload)
-        else:
+        The payload is taken over.
+        """
+        worker = self._worker or self._start()
+        if worker is None:
             drop(payload)
+        else:
+            worker.send(signal, payload)
+        return worker
 
     async def close(self) -> None:
         """End the workers and what they started: by asking, then by force."""
@@ -124,7 +126,7 @@ class Supervisor:
             count = worker.wanted
             calls = f"the {count} other calls" if count > 1 else "the other call"
             then = f"its worker, process {{}}, gets no new calls, and is ended after {calls} in it"
-        self._note(f"{what}; {then.format(worker.pid)}", logging.WARNING)
+        self._journal.note(f"{what}; {then.format(worker.pid)}", logging.WARNING)
         worker.worn = True
         if worker.free:
             worker.discard()
@@ -134,7 +136,7 @@ class Supervisor:
 
     def settled(self, worker: Worker) -> None:
         """End a worn worker."""
-        self._note(
+        self._journal.note(
             f"the worker, process {worker.pid}, is ended: only calls that were cancelled are in it",
             logging.INFO,
         )
@@ -143,11 +145,11 @@ class Supervisor:
     def said(self, worker: Worker, message: Said, payload: Payload | None) -> None:
         """Hand on what is not about a call."""
         if isinstance(message, Record):
-            self.on_record(payload)
+            self._journal.take(payload)
         elif isinstance(message, Signal):
-            self.on_signal(message, payload)
+            self.on_signal(worker, message, payload)
         else:
-            self.on_reply(message, payload)
+            self.on_reply(worker, message, payload)
 
     # Starting and ending
 
@@ -162,7 +164,8 @@ class Supervisor:
             return None
 
     def _adopt(self, spawned: Spawned) -> Worker:
-        worker = self._worker = Worker(spawned, self, self._grace)
+        outputs = self._capture.read(spawned.stdout, spawned.stderr)
+        worker = self._worker = Worker(spawned, self, outputs, self._grace)
         self._workers.add(worker)
         self._reaper.watch(spawned.pid, lambda code: self._ended(worker, code))
         return worker
@@ -172,6 +175,7 @@ class Supervisor:
         if self._worker is worker:
             self._worker = None
         worker.end(code)
+        self.on_gone(worker)
         if worker.ready:
             self._bad_starts = 0
             if self._worker is None:
@@ -179,7 +183,7 @@ class Supervisor:
             return
         self._not_started(
             f"the worker {how_ended(code)} before it was ready, {self._bad_starts + 1} times in a "
-            "row; see the sandbox's output",
+            "row; what it wrote is in the sandbox's log",
             code,
         )
 

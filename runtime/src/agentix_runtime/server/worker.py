@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from agentix.wire import messages
 from agentix.wire.errors import MalformedError
@@ -27,6 +27,9 @@ from agentix.wire.messages import (
 from agentix_runtime.channel import Channel, Payload
 from agentix_runtime.parcel import Parcel, drop
 from agentix_runtime.server.process import Spawned, kill_group
+
+if TYPE_CHECKING:
+    from agentix_runtime.server.capture import Outputs
 
 Said: TypeAlias = Record | Signal | Reply
 
@@ -72,13 +75,14 @@ class Keeper(Protocol):
 class Worker:
     """One worker process, from its start to its end."""
 
-    def __init__(self, spawned: Spawned, keeper: Keeper, grace: float) -> None:
+    def __init__(self, spawned: Spawned, keeper: Keeper, outputs: Outputs, grace: float) -> None:
         self.pid = spawned.pid
         self.ready = False
         self.worn = False
         self.code: int | None = None
         self.gone = asyncio.Event()
         self._keeper = keeper
+        self._outputs = outputs
         self._grace = grace
         self._calls: dict[str, Job] = {}
         # Cancelled calls that have not ended; None once that takes too long.
@@ -124,6 +128,7 @@ class Worker:
         """Take what it left behind, and fail the calls that it did not answer."""
         self._channel.drain()
         self._channel.close()
+        self._outputs.ended()
         self.code = code
         self.gone.set()
         self._fail(code)
