@@ -1,0 +1,245 @@
+"""What is logged in the worker goes to the server at once, before the line after it runs.
+
+A handler of the root logger does it. It takes no lock, so it harms neither a fork nor whoever logs
+while a record is on its way. A forked child cannot speak on the worker's channel; there, and once
+the channel is closed, records are written to standard error as text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import threading
+import time
+import traceback
+from typing import TYPE_CHECKING, Any, Final
+
+from agentix.utils.log.levels import level_of
+from agentix.wire import messages, records
+from agentix.wire.messages import Record, shorten
+from agentix.wire.protocol import MAX_INLINE, MAX_RECORD
+from agentix.wire.records import MAX_NAME, Log, as_plain
+from agentix_runtime.parcel import Parcel
+from agentix_runtime.worker import forks
+
+if TYPE_CHECKING:
+    from agentix_runtime.channel import Channel
+
+LOGGER: Final = "agentix.sandbox"
+
+_PATIENCE: Final = 1.0
+"""How long a function that logs waits for a server that does not keep up, before it goes on."""
+
+_DEEPEST: Final = 4
+"""Taking a record apart runs its arguments' code, which may log, and so on."""
+
+_MOST_ARGUMENTS: Final = 100
+_MOST_EXTRA: Final = 1000
+_LONG: Final = 4 << 20
+"""Bytes of a record whose texts are left as they are."""
+_CUT: Final = 64 << 10
+
+# What a record has of its own, in this and in other versions of Python; the rest is extra.
+_FRESH: Final = vars(logging.LogRecord("", 0, "", 0, "", None, None)).keys()
+_FEWEST: Final = len(_FRESH)
+_OWN: Final = frozenset(_FRESH | {"asctime", "message", "taskName"})
+
+
+class Sender:
+    """Sends records on the worker's channel; ``closed`` once that cannot be done any more."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._dropped = 0
+
+    @property
+    def closed(self) -> bool:
+        """Whether nobody hears."""
+        return forks.in_child() or self._channel.closed
+
+    def __call__(self, record: bytes) -> None:
+        """Send one record, or count it as dropped."""
+        if self.closed:
+            return
+        if len(record) > MAX_RECORD:
+            record = _note(f"a record of {len(record):,} bytes was dropped: it is too long")
+        if self._dropped:
+            dropped, self._dropped = self._dropped, 0
+            text = f"{dropped:,} records were dropped: the runtime's server did not keep up"
+            if not self._send(_note(text)):
+                self._dropped += dropped
+        if not self._send(record):
+            self._dropped += 1
+
+    def _send(self, record: bytes) -> bool:
+        head = messages.dump(Record((len(record),)))
+        payload = record if len(record) <= MAX_INLINE else Parcel.of([record])
+        return self._channel.send_now(head, payload, _PATIENCE)
+
+
+def install(send: Sender) -> None:
+    """Have all that is logged, and traced, in this process sent.
+
+    ``AGENTIX_LOG_LEVEL`` may narrow what is logged; else all is sent, and the host chooses.
+    """
+    root = logging.getLogger()
+    handler = _Handler(send)
+    root.addHandler(handler)
+    remove = root.removeHandler
+
+    def keep(hdlr: logging.Handler) -> None:
+        # logging.basicConfig(force=True) and dictConfig clear the root logger for their own.
+        if hdlr is not handler:
+            remove(hdlr)
+
+    root.removeHandler = keep  # type: ignore[method-assign]
+    asked = os.environ.get("AGENTIX_LOG_LEVEL", "")
+    level = level_of(asked)
+    root.setLevel(logging.NOTSET if level is None else level)
+    records.sink = send
+    if asked and level is None:
+        send(
+            _note(f"AGENTIX_LOG_LEVEL is {asked!r} in the sandbox, which is no level: all is sent")
+        )
+
+
+class _Handler(logging.Handler):
+    """Encodes records and sends them."""
+
+    def __init__(self, send: Sender) -> None:
+        super().__init__()
+        self._send = send
+        self._here = threading.local()
+
+    def createLock(self) -> None:  # noqa: N802 - logging's name
+        self.lock = None
+
+    def handle(self, record: logging.LogRecord) -> Any:
+        """Send a record, if no filter is against it; whatever happens, its logger goes on."""
+        depth = getattr(self._here, "depth", 0)
+        if depth >= _DEEPEST:
+            return False
+        self._here.depth = depth + 1
+        try:
+            passed: Any = self.filter(record)  # from Python 3.12 on maybe another record
+            if passed:
+                self.emit(record if passed is True else passed)
+            return passed
+        except Exception:
+            self.handleError(record)
+            return False
+        finally:
+            self._here.depth = depth
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send a record."""
+        entry = _entry(record)
+        if self._send.closed:
+            _write(entry)
+            return
+        try:
+            data = records.dump(entry)
+        except (ValueError, OverflowError):  # a number that is none, set by a filter perhaps
+            data = b""
+        if not data or len(data) > _LONG:
+            _cut(entry)
+            data = records.dump(entry)
+        self._send(data)
+
+
+def _entry(record: logging.LogRecord) -> Log:
+    template = _text(record.msg)
+    args: Any = record.args
+    arguments: list[str] = []
+    message = template
+    if args:
+        try:
+            message = "".join(record.getMessage())
+        except Exception as exc:
+            message = f"{template} <its arguments do not fit: {type(exc).__name__}>"
+        values = args if isinstance(args, tuple) else (args,)
+        arguments = [_text(value) for value in values[:_MOST_ARGUMENTS]]
+    fields = vars(record)
+    extra = {}
+    if len(fields) > _FEWEST:
+        for key in fields.keys() - _OWN:
+            extra[f"{key}"[:MAX_NAME]] = as_plain(fields[key])
+            if len(extra) == _MOST_EXTRA:
+                break
+    return Log(
+        int(record.created * 1e9),
+        max(0, int(record.levelno)),
+        f"{record.name}"[:MAX_NAME],
+        message,
+        template if arguments else "",
+        arguments,
+        _exception(record),
+        _text(record.stack_info or ""),
+        f"{record.pathname}"[-MAX_NAME:],
+        _number(record.lineno),
+        f"{record.funcName or ''}"[:MAX_NAME],
+        _number(record.process),
+        f"{record.processName or ''}"[:MAX_NAME],
+        _number(record.thread),
+        f"{record.threadName or ''}"[:MAX_NAME],
+        _task(fields),
+        extra,
+    )
+
+
+def _text(value: object) -> str:
+    if type(value) is str:
+        return value
+    try:
+        return "".join(str(value))
+    except Exception as exc:
+        return f"<a {type(value).__name__} whose text raises {type(exc).__name__}>"
+
+
+def _number(value: object) -> int:
+    return value if isinstance(value, int) and 0 <= value < 1 << 64 else 0
+
+
+def _exception(record: logging.LogRecord) -> str:
+    if record.exc_info and isinstance(record.exc_info, tuple):
+        kind, error, trace = record.exc_info
+        if kind is not None:
+            try:
+                return "".join(traceback.format_exception(kind, error, trace)).removesuffix("\n")
+            except Exception as exc:
+                return f"{kind.__name__}: <no traceback: {type(exc).__name__}>"
+    return _text(record.exc_text or "")
+
+
+def _task(fields: dict[str, Any]) -> str:
+    if "taskName" in fields:
+        return f"{fields['taskName'] or ''}"[:MAX_NAME]
+    with contextlib.suppress(RuntimeError):  # no loop runs in this thread
+        if (task := asyncio.current_task()) is not None:
+            return task.get_name()[:MAX_NAME]
+    return ""
+
+
+def _cut(entry: Log) -> None:
+    """Make a record small enough by cutting what is long in it."""
+    for name in ("message", "template", "exception", "stack"):
+        setattr(entry, name, shorten(getattr(entry, name), _CUT))
+    entry.arguments = [shorten(text, 1024) for text in entry.arguments]
+    entry.extra = {key: shorten(_text(value), 1024) for key, value in entry.extra.items()}
+
+
+def _note(text: str) -> bytes:
+    pid = os.getpid()
+    return records.dump(Log(time.time_ns(), logging.WARNING, LOGGER, text, process=pid))
+
+
+def _write(entry: Log) -> None:
+    """Write a record to standard error, in one piece and without any lock."""
+    if entry.level < logging.INFO:
+        return
+    parts = [f"{logging.getLevelName(entry.level)}:{entry.logger}:{entry.message}"]
+    parts += [text for text in (entry.exception, entry.stack) if text]
+    with contextlib.suppress(OSError):
+        os.write(2, ("\n".join(parts) + "\n").encode("utf-8", "backslashreplace"))

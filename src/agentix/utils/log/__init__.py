@@ -1,0 +1,1 @@
+"""Logging on both sides."""
