@@ -23,7 +23,7 @@ from agentix.errors import CallTimeout, RemoteCallError, RuntimeUnreachable
 from agentix.wire import messages
 from agentix.wire.frames import MARK, body_prefix
 from agentix.wire.messages import Call, Failure, Value
-from agentix.wire.protocol import MAX_RESULT
+from agentix.wire.protocol import MAX_RESULT, PROTOCOL
 from agentix.wire.values.encode import encode
 
 if TYPE_CHECKING:
@@ -101,6 +101,7 @@ async def test_more_than_is_accepted_is_refused_before_it_comes(tmp_path: Path) 
         head, _ = apart(await request.read())
         call = messages.load(head, Call)
         response = web.StreamResponse()
+        response.content_length = call.limit + 1000
         await response.prepare(request)
         await response.write(body(Value(call.id, "values", "b", (3, call.limit))))
         with contextlib.suppress(OSError):
@@ -217,7 +218,13 @@ async def test_nothing_that_a_sandbox_says_controls_the_terminal(
 
 
 async def test_nothing_that_a_server_says_controls_the_terminal(tmp_path: Path) -> None:
-    facts = {"status": "ok", "protocol": 1, "agentix": "0", "python": ESCAPES, "libc": ESCAPES}
+    facts = {
+        "status": "ok",
+        "protocol": PROTOCOL,
+        "agentix": "0",
+        "python": ESCAPES,
+        "libc": ESCAPES,
+    }
     facts |= {"pid": 1, "worker": {"pid": None}}
 
     async def handle(request: web.BaseRequest) -> web.Response:
@@ -235,11 +242,12 @@ async def test_nothing_that_a_server_says_controls_the_terminal(tmp_path: Path) 
 
 
 async def test_an_answer_may_come_in_many_pieces(tmp_path: Path) -> None:
-    facts = {"status": "ok", "protocol": 1, "agentix": "0", "python": "3", "libc": "c"}
+    facts = {"status": "ok", "protocol": PROTOCOL, "agentix": "0", "python": "3", "libc": "c"}
     facts |= {"pid": 1, "worker": {"pid": None}}
 
     async def handle(request: web.BaseRequest) -> web.StreamResponse:
         response = web.StreamResponse(status=200 if request.path == "/health" else 500)
+        response.content_length = len(json.dumps(facts))
         await response.prepare(request)
         for letter in json.dumps(facts):
             await response.write(letter.encode())
@@ -277,11 +285,12 @@ async def test_another_protocol_is_told_in_one_line_with_both_versions(tmp_path:
                 await call
             text = str(caught.value)
             assert "protocol 7 (agentix 9.9)" in text
-            assert "protocol 1 (agentix 0.1.0)" in text
+            assert f"protocol {PROTOCOL} (agentix 0.1.0)" in text
             assert "\n" not in text
 
 
-DESCRIBED = {"status": "ok", "agentix": "0", "python": "3", "libc": "c", "protocol": 1, "pid": 1}
+DESCRIBED = {"status": "ok", "protocol": PROTOCOL, "agentix": "0", "python": "3", "libc": "c"}
+DESCRIBED |= {"pid": 1}
 ODD: list[dict[str, Any]] = [
     {},
     {"worker": {"pid": "1"}},

@@ -1,260 +1,203 @@
-"""One runtime over HTTP: a call out, its answer in, with as few copies of either as can be."""
+"""One runtime over HTTP: a request out, its answer in, and in words what is wrong where it is not.
+
+A request that meets a lost connection raises :class:`ConnectionLost`, for its sender to ask again.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import io
 from dataclasses import dataclass
-from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
+from agentix.client.answers import Answer, Section, read_answer, read_text
 from agentix.client.health import Health
-from agentix.client.held_socket import HeldSocket
+from agentix.client.http import ConnectionLost, NotConnected, Pool
 from agentix.errors import RemoteErrorInfo, RuntimeUnreachable
 from agentix.text import plain
 from agentix.wire import messages
-from agentix.wire.bodies import Body
 from agentix.wire.errors import MalformedError
-from agentix.wire.frames import MARK, Buffer, body_prefix, padded, payload_size
-from agentix.wire.messages import Call, Failure, Value
-from agentix.wire.protocol import CONTENT_TYPE, PROTOCOL
+from agentix.wire.frames import Buffer, body_prefix, payload_size
+from agentix.wire.messages import (
+    Await,
+    Call,
+    Cancel,
+    Failure,
+    Follow,
+    Item,
+    Leave,
+    Message,
+    Next,
+    Noted,
+    Pending,
+    Records,
+    Value,
+)
+from agentix.wire.protocol import CONTENT_TYPE, MAX_RECORD, MAX_RESULT, PROTOCOL
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable
-
-    import aiohttp
+    from collections.abc import Generator, Iterable
 
     from agentix.client.url import RuntimeURL
 
-_SMALL: Final = 1 << 20
-_CHUNK: Final = 256 << 10
-_KEEP_ALIVE: Final = 60.0
+__all__ = ["Answer", "Connection", "ConnectionLost", "NotConnected", "Section"]
+
+Request: TypeAlias = Call | Await | Next | Cancel | Follow | Leave
+
+_SMALL: Final = 128 << 10
+"""Up to so many bytes, a request is put together and sent at once."""
+
 _HEALTH_TIMEOUT: Final = 10.0
+_PATIENCE: Final = 30.0
+"""Seconds that an answer may be late, or that a body may stand still."""
+
 _MOST_JSON: Final = 64 << 10
+_MOST_WORDS: Final = 200
+
+_ENDS: Final = (Value, Failure, Pending)
+_EXPECTED: Final[dict[type[Request], tuple[tuple[type[Message], ...], int]]] = {
+    Call: (_ENDS, MAX_RESULT),
+    Await: (_ENDS, MAX_RESULT),
+    Next: ((Item, *_ENDS), MAX_RESULT),
+    Follow: ((Records,), 4 * MAX_RECORD),
+    Cancel: ((Noted,), 0),
+    Leave: ((Noted,), 0),
+}
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The one answer to a call, and its payload taken apart."""
+class _Refusal:
+    """An answer with another status than 200."""
 
-    message: Value | Failure
-    segments: list[Buffer]
-
-    @property
-    def size(self) -> int:
-        """Bytes of its document."""
-        return len(self.segments[0]) if self.segments else 0
+    status: int
+    body: bytes
 
 
 class Connection:
-    """An HTTP session with one runtime. Opens itself on first use, inside the loop that uses it."""
+    """The requests of one client. Connects on first use, inside the loop that uses it."""
 
     def __init__(self, url: RuntimeURL, token: str | None) -> None:
         self._url = url
         self._token = token
-        self._socket: HeldSocket | None = None
-        self._session: aiohttp.ClientSession | None = None
-        self._closed = False
+        self._pool = Pool(url)
+        host = f"Host: {url.base.removeprefix('http://')}\r\n"
+        if token is not None:
+            if not token.isprintable():
+                raise ValueError("the token has characters that no secret has")
+            host += f"Authorization: Bearer {token}\r\n"
+        self._get = f"GET /health HTTP/1.1\r\n{host}\r\n".encode()
+        self._post = (
+            f"POST /rpc HTTP/1.1\r\n{host}Content-Type: {CONTENT_TYPE}\r\nContent-Length: "
+        ).encode()
 
-    def _open(self, target: str) -> aiohttp.ClientSession:
-        if self._closed:
-            raise RuntimeError(f"the client of {self._url.text} is closed")
-        if self._session is None:
-            import aiohttp
-            from yarl import URL
-
-            self._call_url = URL(f"{self._url.base}/rpc")
-            # No limit: a call that waits for a connection would count as running. Proxies are for
-            # the network; a runtime is never behind one.
-            connector: aiohttp.BaseConnector
-            if self._url.socket is not None:
-                try:
-                    self._socket = HeldSocket(self._url.socket)
-                except OSError as exc:
-                    self._unreachable(exc, target)
-                connector = aiohttp.UnixConnector(
-                    self._socket.path, limit=0, keepalive_timeout=_KEEP_ALIVE
-                )
-            else:
-                connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE)
-            headers = {"Content-Type": CONTENT_TYPE}
-            if self._token is not None:
-                headers["Authorization"] = f"Bearer {self._token}"
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                headers=headers,
-                skip_auto_headers=("Accept", "Accept-Encoding", "User-Agent"),
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None, sock_connect=30),
-                trust_env=False,
-                auto_decompress=False,
-                read_bufsize=_SMALL,
-            )
-        return self._session
+    @property
+    def closed(self) -> bool:
+        """Whether there will be no more requests."""
+        return self._pool.closed
 
     async def close(self) -> None:
-        """Close all connections; calls that are under way fail."""
-        self._closed = True
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
-            await asyncio.sleep(0)  # transports close in the loop's next turn
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        """Close all connections; requests that are under way fail."""
+        await self._pool.close()
 
-    async def call(self, call: Call, parts: Iterable[Buffer]) -> Answer:
-        """Send a call and wait for its answer; cancelling this cancels the call in the sandbox.
+    async def ask(
+        self, request: Request, parts: Iterable[Buffer] = (), *, target: str = ""
+    ) -> Answer:
+        """Send a request with the parts of its payload, and return the answer.
 
-        Raises :class:`RuntimeUnreachable` when there is nobody to answer, at once, and
-        :class:`~agentix.wire.errors.MalformedError` for an answer that is none.
+        Raises ConnectionLost; :class:`RuntimeUnreachable`, which names *target*, when the runtime
+        refuses it; and :class:`~agentix.wire.errors.MalformedError` for an answer that is none.
         """
-        import aiohttp
-
-        target = call.target
-        session = self._open(target)
-        prefix = body_prefix(messages.dump(call))
-        size = payload_size(call.segments)
-        headers = None
-        data: bytes | AsyncIterator[Buffer]
+        self._open()
+        head = messages.dump(request)
+        expected, limit = _EXPECTED[type(request)]
+        size = 0
+        if isinstance(request, Call):
+            limit, size = request.limit, payload_size(request.segments)
+        start = b"%b%d\r\n\r\n%b" % (self._post, 4 + len(head) + size, body_prefix(head))
         if size <= _SMALL:
-            data = prefix + b"".join(parts)
-        else:
-            headers = {"Content-Length": str(len(prefix) + size)}
-            data = _stream(prefix, parts)
-        try:
-            async with session.post(
-                self._call_url, data=data, headers=headers, allow_redirects=False
-            ) as response:
-                if response.status != 200:
-                    await self._refused(response, target)
-                return await _receive(response, call.limit)
-        except RuntimeUnreachable:
-            raise
-        except (aiohttp.ClientError, OSError) as exc:
-            self._unreachable(exc, target)
-        except RuntimeError as exc:
-            if session.closed:
-                self._unreachable(exc, target)
-            raise
+            start, parts = b"".join((start, *parts)), ()
+
+        def make(status: int, length: int) -> Generator[Any, None, Answer | _Refusal]:
+            if status == 200:
+                return read_answer(length, expected, limit)
+            return _refusal(status, length)
+
+        patience = _PATIENCE + getattr(request, "wait", 0) / 1000
+        answer = await self._pool.request(start, parts, make, patience)
+        if isinstance(answer, _Refusal):
+            self._refused(answer, target)
+        return answer
 
     async def health(self) -> Health:
         """Ask the runtime about itself."""
-        import aiohttp
-
-        session = self._open("health")
+        self._open()
         try:
-            async with (
-                asyncio.timeout(_HEALTH_TIMEOUT),
-                session.get(f"{self._url.base}/health", allow_redirects=False) as response,
-            ):
-                if response.status != 200:
-                    await self._refused(response, "health")
-                health = Health.parse(await _json(response))
-        except RuntimeUnreachable:
-            raise
+            async with asyncio.timeout(_HEALTH_TIMEOUT):
+                answer = await self._pool.request(self._get, (), _refusal, _HEALTH_TIMEOUT)
+            if answer.status != 200:
+                self._refused(answer, "health")
+            health = Health.parse(_json(answer.body))
         except MalformedError as exc:
-            raise self._error("health", "MalformedAnswer", f"{exc}") from exc
-        except (aiohttp.ClientError, OSError) as exc:
-            self._unreachable(exc, "health")
+            raise self.error("health", "MalformedAnswer", f"{exc}") from exc
+        except TimeoutError as exc:
+            raise self.unreachable(ConnectionLost("it does not answer"), "health") from exc
+        except ConnectionLost as exc:
+            raise self.unreachable(exc, "health") from exc
         if health.protocol != PROTOCOL:
             raise self._other_version("health", health.protocol, health.agentix)
         return health
 
-    async def _refused(self, response: aiohttp.ClientResponse, target: str) -> NoReturn:
-        if response.status == 401:
+    def unreachable(self, exc: ConnectionLost, target: str) -> RuntimeUnreachable:
+        """Make the error of a request that cannot be made."""
+        reason = "the client was closed" if self.closed else str(exc)
+        return self.error(target, "RuntimeUnreachable", reason)
+
+    def error(self, target: str, kind: str, reason: str) -> RuntimeUnreachable:
+        """Make an error that names the runtime."""
+        # Much of it the other side has written.
+        text = f"no answer from the runtime at {self._url.text}: {plain(reason, 500)}"
+        return RuntimeUnreachable(RemoteErrorInfo(kind, text), target=target)
+
+    def _open(self) -> None:
+        if self._pool.closed:
+            raise RuntimeError(f"the client of {self._url.text} is closed")
+
+    def _refused(self, answer: _Refusal, target: str) -> NoReturn:
+        if answer.status == 401:
             what = "it wants another secret" if self._token else "it wants its sandbox's secret"
-            raise self._error(target, "Unauthorized", f"{what}; pass token= as the sandbox has it")
-        if response.status == 426:
-            about = await _json(response)
+            raise self.error(target, "Unauthorized", f"{what}; pass token= as the sandbox has it")
+        if answer.status == 426:
+            about = _json(answer.body)
             if type(about) is dict:
                 raise self._other_version(
                     target, _shown(about.get("protocol")), _shown(about.get("agentix"))
                 )
-        text = " ".join((await _read(response, 200)).decode(errors="replace").split())
-        said = f"it answered HTTP {response.status}"
-        raise self._error(target, "UnexpectedAnswer", f"{said}: {text}" if text else said)
+        text = " ".join(answer.body[:_MOST_WORDS].decode(errors="replace").split())
+        said = f"it answered HTTP {answer.status}"
+        raise self.error(target, "UnexpectedAnswer", f"{said}: {text}" if text else said)
 
     def _other_version(self, target: str, protocol: object, agentix: object) -> RuntimeUnreachable:
-        return self._error(
+        from importlib.metadata import version
+
+        return self.error(
             target,
             "ProtocolMismatch",
             f"the bundle speaks protocol {protocol} (agentix {agentix}) and this host protocol "
             f"{PROTOCOL} (agentix {version('agentix')}); rebuild the bundle with `agentix build`",
         )
 
-    def _unreachable(self, exc: BaseException, target: str) -> NoReturn:
-        if self._closed:
-            reason = "the client was closed"
-        elif isinstance(exc, TimeoutError):
-            reason = "it does not accept connections"
-        else:
-            system = getattr(exc, "os_error", exc)  # without aiohttp's words around it
-            reason = getattr(system, "strerror", None) or str(exc) or type(exc).__name__
-        raise self._error(target, "RuntimeUnreachable", reason) from exc
-
-    def _error(self, target: str, kind: str, reason: str) -> RuntimeUnreachable:
-        # Much of it the other side has written.
-        text = f"no answer from the runtime at {self._url.text}: {plain(reason, 500)}"
-        return RuntimeUnreachable(RemoteErrorInfo(kind, text), target=target)
-
 
 def _shown(value: object) -> str:
     return str(value)[:40] if isinstance(value, int | str) else "?"
 
 
-async def _read(response: aiohttp.ClientResponse, most: int) -> bytes:
-    """Read a body up to a bound."""
-    data = b""
-    while len(data) < most and (piece := await response.content.read(most - len(data))):
-        data += piece
-    return data
+def _refusal(status: int, length: int) -> Generator[Any, None, _Refusal]:
+    return _Refusal(status, (yield from read_text(length, _MOST_JSON)))
 
 
-async def _json(response: aiohttp.ClientResponse) -> Any:
+def _json(body: bytes) -> Any:
     import json
 
     try:
-        return json.loads(await _read(response, _MOST_JSON))
+        return json.loads(body)
     except (ValueError, RecursionError) as exc:
         raise MalformedError("the answer is not JSON") from exc
-
-
-async def _stream(prefix: bytes, parts: Iterable[Buffer]) -> AsyncIterator[Buffer]:
-    yield prefix
-    for part in parts:
-        view = memoryview(part)
-        for start in range(0, len(view), _CHUNK):
-            yield view[start : start + _CHUNK]
-
-
-async def _receive(response: aiohttp.ClientResponse, limit: int) -> Answer:
-    """Read an answer, each segment to where it belongs."""
-    body = Body(response.content)
-    await body.exactly(MARK.size)
-    message = messages.load(await body.head(), (Value, Failure))
-    segments: list[Buffer] = []
-    if isinstance(message, Value):
-        if (size := payload_size(message.segments)) > limit:
-            raise MalformedError(f"the result takes {size:,} bytes, and {limit:,} are accepted")
-        gap = 0
-        for kind, size in zip(f"a{message.kinds}", message.segments, strict=True):
-            await body.exactly(gap)
-            segments.append(await _segment(body, size, kind))
-            gap = padded(size) - size
-    await body.end()
-    return Answer(message, segments)
-
-
-async def _segment(body: Body, size: int, kind: str) -> Buffer:
-    """Read one segment. Memory grows with what arrives, never by what was announced."""
-    if kind == "b":
-        # BytesIO gives its bytes away without a copy.
-        file = io.BytesIO()
-        while size:
-            size -= file.write(await body.some(size))
-        return file.getvalue()
-    memory = bytearray()
-    while len(memory) < size:
-        memory += await body.some(size - len(memory))
-    return memory

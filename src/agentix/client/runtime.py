@@ -10,7 +10,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
 
 from agentix.callables import RemoteCallable
-from agentix.client.connection import Answer, Connection
+from agentix.client.connection import Connection, ConnectionLost, Section
 from agentix.client.result import Failed, Ok, Result
 from agentix.client.url import RuntimeURL
 from agentix.errors import (
@@ -25,7 +25,7 @@ from agentix.text import plain
 from agentix.wire import arguments, messages
 from agentix.wire.errors import MalformedError, NotAllowedError
 from agentix.wire.frames import payload_size, pieces
-from agentix.wire.messages import Call, Failure
+from agentix.wire.messages import Call, Failure, Value
 from agentix.wire.protocol import MAX_PAYLOAD, MAX_RESULT, MAX_TARGET
 from agentix.wire.values.allowed import allowed_for
 from agentix.wire.values.decode import decode
@@ -150,14 +150,17 @@ class RuntimeClient:
         parts = pieces(pickled.stream, pickled.buffers)
         try:
             async with asyncio.timeout(self._timeout):
-                answer = await self._connection.call(call, parts)
-                read = functools.partial(_value, answer, call, fn, script)
-                if answer.size <= _QUICK:
+                answer = await self._connection.ask(call, parts, target=target)
+                section = answer.sections[0]
+                read = functools.partial(_value, section, call, fn, script)
+                if section.size <= _QUICK:
                     return read()
                 return await asyncio.to_thread(read)  # meanwhile the loop goes on
         except TimeoutError:
             text = f"no result within {self._timeout:g} s; {_what_now(fn)}"
             raise CallTimeout(RemoteErrorInfo("CallTimeout", text), target=target) from None
+        except ConnectionLost as exc:
+            raise self._connection.unreachable(exc, target) from exc
         except MalformedError as exc:
             error = RemoteErrorInfo("MalformedResult", plain(str(exc), 500))
             raise RemoteCallError(error, target=target) from exc
@@ -183,13 +186,13 @@ def _pickle(
         ) from exc
 
 
-def _value(answer: Answer, call: Call, fn: Callable[..., Any], script: str | None) -> Any:
+def _value(answer: Section, call: Call, fn: Callable[..., Any], script: str | None) -> Any:
     """Give the value that an answer holds, or raise what it tells."""
     message = answer.message
-    if message.id != call.id:
-        raise MalformedError("the answer is to another call")
-    if isinstance(message, Failure):
+    if isinstance(message, Failure) and message.id == call.id:
         raise _failure(message, call.target)
+    if not isinstance(message, Value) or message.id != call.id:
+        raise MalformedError("the answer is to another call")
     if message.form != call.form:
         raise MalformedError("the result is not in the form asked for")
     document, *buffers = answer.segments

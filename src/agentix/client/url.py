@@ -15,6 +15,9 @@ class RuntimeURL:
     """What HTTP requests are addressed to."""
     socket: str | None
     """The path of the Unix socket, if it is one."""
+    host: str = ""
+    port: int = 0
+    """Where to connect to, if it is none."""
 
     @classmethod
     def parse(cls, text: str) -> RuntimeURL:
@@ -39,4 +42,4 @@ class RuntimeURL:
         if parts.username is not None:
             raise ValueError("cannot use a runtime URL with credentials; pass token=")
         shown = f"[{host}]" if ":" in host else host
-        return cls(text, f"http://{shown}:{port or 80}", None)
+        return cls(text, f"http://{shown}:{port or 80}", None, host, port or 80)
