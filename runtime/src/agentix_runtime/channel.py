@@ -1,8 +1,9 @@
 """The private socket between server and worker: frames both ways, neither waiting for the other.
 
 A frame leaves at once when little is going on, else together with the others of its turn of the
-loop. Reading goes on whatever writing does, so the two directions cannot block each other. What
-arrives is untrusted until it is parsed: lengths are capped before anything is allocated for them.
+loop, in order in either case. Reading goes on whatever writing does, so the two directions cannot
+block each other. What arrives is untrusted until it is parsed: lengths are capped before anything
+is allocated for them.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ _HIGH_WATER: Final = 8 << 20
 _LOW_WATER: Final = 1 << 20
 _LOOK_EVERY: Final = 50  # milliseconds
 _BATCH: Final = 256
+_MANY: Final = 4
+"""More frames than that in one piece are answered in one piece."""
 _DESCRIPTORS: Final = 8
 _ANCILLARY: Final = socket.CMSG_SPACE(_DESCRIPTORS * 4)
 _CLOEXEC: Final = int(socket.MSG_CMSG_CLOEXEC)  # as enums they would be slow to combine
@@ -65,6 +68,7 @@ class Channel:
         self._inbox = bytearray(_CHUNK)
         self._filled = 0
         self._descriptors: deque[int | None] = deque()
+        self._arrived: deque[tuple[bytes, Payload | None]] = deque()
         self._outbox: deque[tuple[Buffer, Parcel | None]] = deque()
         self._queued = 0
         # Held only across calls that do not wait. That it knows its thread is for send_now, which
@@ -72,6 +76,8 @@ class Channel:
         self._lock = threading.RLock()
         self._flushing = False
         self._blocked = False
+        self.gathering = False
+        """Whether many frames have come at once, and those behind this one are yet to be taken."""
         self._crowded = False
         self._room = asyncio.Event()
         self._room.set()
@@ -95,16 +101,18 @@ class Channel:
                 drop(payload)
                 return
             self._queue(head, payload)
+            if alone and not (self._blocked or self._crowded):
+                self._push()
+                if not self._outbox:
+                    return
             if self._flushing:
                 return
-            here = threading.get_ident() == self._thread
-            if alone and self._push() and not self._outbox:
-                return
-            self._flushing = True
-            if here:
-                self._loop.call_soon(self._flush)
-            else:
+            if threading.get_ident() != self._thread:
+                self._flushing = True
                 self._loop.call_soon_threadsafe(self._flush)
+            elif not self.gathering:
+                self._flushing = True
+                self._loop.call_soon(self._flush)
 
     def send_now(self, head: bytes, payload: Payload, patience: float) -> bool:
         """Send a frame before returning, so that it is not lost if this process dies next.
@@ -159,10 +167,22 @@ class Channel:
             self._queued = 0
             while self._outbox:
                 drop(self._outbox.popleft()[1])
+        while self._arrived:
+            drop(self._arrived.popleft()[1])
         while self._descriptors:
             if (fd := self._descriptors.popleft()) is not None:
                 os.close(fd)
         self._room.set()
+
+    def abandon(self) -> None:
+        """Let go of the channel in a forked child: it is the other process's alone."""
+        self._lock = threading.RLock()  # a thread that is not here may have held the old one
+        self._sock.close()
+        self._queued = 0
+        while self._outbox:
+            drop(self._outbox.popleft()[1])
+        while self._arrived:
+            drop(self._arrived.popleft()[1])
 
     def _end(self, reason: str) -> None:
         if not self.closed:
@@ -187,17 +207,43 @@ class Channel:
             self._end("the other end closed it")
             return False
         self._filled += count
+        wrong = ""
         try:
-            self._take_frames()
+            self._take_apart()
         except MalformedError as exc:
-            self._end(str(exc))
-            return False
+            wrong = str(exc)
+        try:
+            self._deliver()
+        except MalformedError as exc:
+            wrong = wrong or str(exc)
         except BaseException:
             self._end("a frame could not be taken")
             raise
-        return True
+        if wrong:
+            self._end(wrong)
+        return not wrong
 
-    def _take_frames(self) -> None:
+    def _deliver(self) -> None:
+        """Pass on what has come; a receiver may have the loop run, and so come back to here."""
+        arrived = self._arrived
+        if len(arrived) > _MANY:
+            self.gathering = True
+        try:
+            while arrived:
+                head, payload = arrived.popleft()
+                try:
+                    self._receive(head, payload)
+                except BaseException:
+                    drop(payload)
+                    raise
+        finally:
+            if self.gathering:
+                self.gathering = False
+                with self._lock:
+                    if self._outbox and not self._flushing:
+                        self._flush()
+
+    def _take_apart(self) -> None:
         at = 0
         need = FRAME.size
         while self._filled - at >= FRAME.size:
@@ -211,13 +257,7 @@ class Channel:
             payload: Payload | None = self._inbox[middle:at]
             if parcel:
                 payload = self._next_parcel()
-            try:
-                self._receive(message, payload)
-            except BaseException:
-                drop(payload)
-                raise
-            if self.closed:
-                return
+            self._arrived.append((message, payload))
             need = FRAME.size
         rest = self._filled - at
         if at and rest:
@@ -236,7 +276,7 @@ class Channel:
         parcel, inline = (payload, b"") if isinstance(payload, Parcel) else (None, payload)
         frame = b"".join((frame_prefix(head, len(inline), parcel is not None), head, inline))
         self._outbox.append((frame, parcel))
-        self._queued += len(frame)
+        self._queued += len(frame) if parcel is None else len(frame) + parcel.size
 
     def _flush(self) -> None:
         """End a turn: send what has gathered in it, now or once the socket takes it."""
@@ -279,9 +319,12 @@ class Channel:
             rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [parcel.fd]))
             count = self._sock.sendmsg([first], [rights])
             # The descriptor has left with the first byte; the rest of the frame is only bytes.
+            self._queued -= parcel.size
             parcel.close()
             self._outbox[0] = (first, None)
             return count
+        if len(self._outbox) == 1:
+            return self._sock.send(first)
         batch: list[Buffer] = []
         for frame, following in self._outbox:
             if following is not None or len(batch) == _BATCH:
