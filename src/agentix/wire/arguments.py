@@ -3,7 +3,10 @@
 This is the trusted direction; results come that way only where the user trusts the sandbox in full.
 cloudpickle carries classes and functions that the sandbox cannot import; what a script defines is
 carried by reference where the called function is the script's too, because then the bundle has that
-script as a module and both sides mean the same classes.
+script as a module and both sides mean the same classes. What is carried by value is code, which is
+good for one minor version of Python only, and so the pickle tells.
+
+What is pickled is ``(args, kwargs)``, or ``(args, kwargs, carried)`` if the call carries a context.
 """
 
 from __future__ import annotations
@@ -13,8 +16,8 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from types import FunctionType
-from typing import TYPE_CHECKING, Any
+from types import CodeType, FunctionType
+from typing import TYPE_CHECKING, Any, Final
 
 from agentix.wire.frames import Buffer
 from agentix.wire.protocol import MAX_BUFFERS, OUT_OF_BAND
@@ -22,6 +25,12 @@ from agentix.wire.protocol import MAX_BUFFERS, OUT_OF_BAND
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+MINOR: Final = f"{sys.version_info[0]}.{sys.version_info[1]}"
+"""The version of Python that code made here is for."""
+
+_FEW: Final = 16
+_SHALLOW: Final = 4
+_CONTAINERS = frozenset({tuple, list, dict})
 _SCALARS = frozenset({int, float, bool, str, bytes, type(None)})
 
 
@@ -31,6 +40,8 @@ class Pickled:
 
     stream: list[Buffer]
     buffers: list[Buffer]
+    minor: str = ""
+    """The version of Python that the code in it is for; empty if it holds none."""
 
     @property
     def segments(self) -> tuple[int, ...]:
@@ -48,19 +59,36 @@ class _Parts(list[Buffer]):
 
 
 def dump(
-    args: tuple[object, ...], kwargs: dict[str, object], *, script: str | None = None
+    args: tuple[object, ...],
+    kwargs: dict[str, object],
+    *,
+    script: str | None = None,
+    carried: dict[str, Any] | None = None,
 ) -> Pickled:
-    """Pickle the arguments of a call.
+    """Pickle the arguments of a call, and the context that it carries.
 
     ``script`` is the importable name of ``__main__``, given when the called function lives there.
     """
-    if not kwargs and {*map(type, args)} <= _SCALARS and sum(map(_length, args)) < OUT_OF_BAND:
-        return Pickled([pickle.dumps((args, kwargs), 5)], [])
-    return _dump((args, kwargs), script)
+    whole = (args, kwargs) if carried is None else (args, kwargs, carried)
+    if _cost(whole, 0) < OUT_OF_BAND:
+        return Pickled([pickle.dumps(whole, 5)], [])
+    return _dump(whole, script)
 
 
-def _length(value: object) -> int:
-    return len(value) if isinstance(value, str | bytes) else 8
+def _cost(value: Any, depth: int) -> int:
+    """Count the bytes of a few plain values; anything else is too much for a plain pickle."""
+    cls = type(value)
+    if cls in _SCALARS:
+        return len(value) if cls is str or cls is bytes else 8
+    if depth > _SHALLOW or cls not in _CONTAINERS or len(value) > _FEW:
+        return OUT_OF_BAND
+    cost = 8
+    for item in value:
+        cost += _cost(item, depth + 1)
+    if cls is dict:
+        for item in value.values():
+            cost += _cost(item, depth + 1)
+    return cost
 
 
 def dump_result(value: object) -> Pickled:
@@ -75,15 +103,23 @@ def _pickler() -> Any:
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         script: str | None = None
+        minor = ""
 
         def reducer_override(self, obj: Any) -> Any:
-            if (
-                self.script is not None
-                and isinstance(obj, type | FunctionType)
-                and obj.__module__ == "__main__"
-                and _named(obj.__qualname__) is obj
-            ):
-                return _by_name, (self.script, obj.__qualname__)
+            if isinstance(obj, type | FunctionType):
+                if (
+                    self.script is not None
+                    and obj.__module__ == "__main__"
+                    and _named(obj.__qualname__) is obj
+                ):
+                    return _by_name, (self.script, obj.__qualname__)
+                reduced = super().reducer_override(obj)
+                # The types that have no name to import them by are reduced, too: to two parts.
+                if reduced is not NotImplemented and len(reduced) > 2:
+                    self.minor = MINOR
+                return reduced
+            if isinstance(obj, CodeType):
+                self.minor = MINOR
             return super().reducer_override(obj)
 
     return Pickler
@@ -102,7 +138,7 @@ def _dump(value: object, script: str | None) -> Pickled:
     pickler = _pickler()(stream, 5, buffer_callback=aside)
     pickler.script = script
     pickler.dump(value)
-    return Pickled(stream, buffers)
+    return Pickled(stream, buffers, pickler.minor)
 
 
 def _named(qualname: str) -> object:
