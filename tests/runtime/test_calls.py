@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from local_runtime import LocalRuntime, appears, far, shop
 
-from agentix.client import allow_type
 from agentix.errors import CallTimeout, RemoteCallError, RestrictedUnpickleError
+from agentix.results import allow_type
 from agentix.wire.protocol import PROTOCOL
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ async def test_other_classes_are_refused_and_named_until_they_are_allowed(
             await client.remote(shop.secret)
         text = str(caught.value)
         assert "annotation" in text
-        assert "agentix.client.allow_type(Secret)" in text
+        assert "agentix.results.allow_type(Secret)" in text
         assert "AGENTIX_PICKLE_TRUST=1" in text
         allow_type(shop.Secret)
         assert await client.remote(shop.secret) == shop.Secret(7)

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import assert_type
 
 from agentix import Failed, Ok, RemoteCallable, RemoteCallError, Result, RuntimeClient
-from agentix.client import Health, allow_type
+from agentix.client import Health
+from agentix.results import allow_type
 
 
 @dataclass

@@ -3,6 +3,5 @@
 from agentix.client.health import Health
 from agentix.client.result import Failed, Ok, Result
 from agentix.client.runtime import RuntimeClient
-from agentix.wire.values.allowed import allow_type
 
-__all__ = ["Failed", "Health", "Ok", "Result", "RuntimeClient", "allow_type"]
+__all__ = ["Failed", "Health", "Ok", "Result", "RuntimeClient"]

@@ -212,7 +212,7 @@ def _restricted(exc: NotAllowedError, target: str) -> RestrictedUnpickleError:
         RemoteErrorInfo(
             "RestrictedUnpickleError",
             f"the result holds a {module}.{name}, which is not allowed here; name it in the "
-            f"function's return annotation, or allow it with agentix.client.allow_type({name}), or "
+            f"function's return annotation, or allow it with agentix.results.allow_type({name}), or "
             "set AGENTIX_PICKLE_TRUST=1 to trust this sandbox with full pickles",
         ),
         target=target,
