@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import os
 import signal
+import socket
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +30,9 @@ def main() -> int:
     where.add_argument("--socket", type=Path, metavar="PATH", help="listen on a Unix socket")
     where.add_argument("--tcp", metavar="HOST:PORT", help="listen on TCP")
     parser.add_argument("--token-file", type=Path, metavar="PATH", required=True)
+    parser.add_argument(
+        "--name", default="", help="what the sandbox is called, for its log file (the host's name)"
+    )
     parser.add_argument(
         "--unset",
         metavar="NAME",
@@ -61,7 +65,7 @@ def main() -> int:
             worker = spawn_worker(limits)
         except OSError as exc:
             return _complain(f"cannot start the worker: {exc.strerror}")
-        _serve(endpoint, secret, limits, worker, owner)
+        _serve(endpoint, secret, limits, worker, options.name or socket.gethostname(), owner)
     return 0
 
 
@@ -83,7 +87,12 @@ def _standard_input_from_nothing() -> None:
 
 
 def _serve(
-    endpoint: Endpoint, secret: str, limits: Limits, worker: Spawned, owner: int | None
+    endpoint: Endpoint,
+    secret: str,
+    limits: Limits,
+    worker: Spawned,
+    name: str,
+    owner: int | None,
 ) -> None:
     # This side speaks plain HTTP on a private socket. Loading TLS would cost a third of the start:
     # aiohttp reads the machine's certificates as it is imported.
@@ -92,7 +101,7 @@ def _serve(
 
     from agentix_runtime.server.life import serve
 
-    asyncio.run(serve(endpoint, secret, limits, worker, owner))
+    asyncio.run(serve(endpoint, secret, limits, worker, owner, name=name))
 
 
 if __name__ == "__main__":

@@ -7,23 +7,35 @@ import gc
 import signal
 from typing import TYPE_CHECKING
 
-from agentix_runtime.server.calls import Calls
+from agentix_runtime.server.calls import ABSENT, Calls
 from agentix_runtime.server.capture import Capture
 from agentix_runtime.server.http import Server
 from agentix_runtime.server.journal import Journal
+from agentix_runtime.server.logfile import LogFile
 from agentix_runtime.server.process import Limits, Reaper, Spawned, kill_children
-from agentix_runtime.server.supervisor import Supervisor
+from agentix_runtime.server.supervisor import GRACE, Supervisor
 
 if TYPE_CHECKING:
     from agentix_runtime.server.endpoint import Endpoint
+    from agentix_runtime.server.kept import Bounds
 
 
 async def serve(
-    endpoint: Endpoint, secret: str, limits: Limits, worker: Spawned, owner: int | None = None
+    endpoint: Endpoint,
+    secret: str,
+    limits: Limits,
+    worker: Spawned,
+    owner: int | None = None,
+    *,
+    name: str = "unnamed",
+    grace: float = GRACE,
+    absent: float = ABSENT,
+    bounds: Bounds | None = None,
 ) -> None:
     """Serve until SIGTERM or SIGINT, then end everything that runs here, in bounded time.
 
-    *owner* is a descriptor that ends, unread, when whoever wanted this sandbox is gone.
+    *name* is what the sandbox is called; *owner* is a descriptor that ends, unread, when whoever
+    wanted this sandbox is gone.
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -33,10 +45,11 @@ async def serve(
         loop.add_reader(owner, stop.set)
     reaper = Reaper(loop)
     journal = Journal()
+    file = LogFile.of(journal, name)
     capture = Capture(journal)
-    supervisor = Supervisor(reaper, limits, worker, journal, capture)
+    supervisor = Supervisor(reaper, limits, worker, journal, capture, grace=grace)
     reaper.reap()  # the worker may have ended before anybody listened
-    calls = Calls(supervisor, journal)
+    calls = Calls(supervisor, journal, absent=absent, bounds=bounds)
     server = Server(calls, secret, lambda: supervisor.worker_pid)
     listener = await loop.create_server(server, sock=endpoint.sock, backlog=4096)
     # What is loaded now stays; the collector need not look at it again.
@@ -51,5 +64,7 @@ async def serve(
         server.close()
         calls.close()
         capture.close()
+        if file is not None:
+            file.close()
         loop.remove_signal_handler(signal.SIGCHLD)
         kill_children(within=2.0)
