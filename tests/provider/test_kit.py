@@ -7,7 +7,7 @@ from agentix.provider import kit
 
 def test_the_names_for_backends_are_pinned() -> None:
     assert set(kit.__all__) == {
-        *("COMMAND", "MOUNT", "RuntimeFolder", "until_ready", "OutputTail", "account"),
+        *("MOUNT", "RuntimeFolder", "until_ready", "OutputTail", "account"),
         *("undone_on_error", "carry_out", "to_the_end"),
         *("BundleCache", "CachedBundle", "deploy_locally"),
         *("cache_root", "hold", "Memory", "remove", "erase", "what_to_do", "plain"),

@@ -1,7 +1,7 @@
 """What a backend is built from: of Agentix, plugins import this and other public names only.
 
-* one sandbox: :class:`RuntimeFolder` with ``MOUNT`` and ``COMMAND``, :func:`until_ready`,
-  :class:`OutputTail` and :func:`account` for the moment when it dies;
+* one sandbox: :class:`RuntimeFolder` and ``MOUNT``, :func:`until_ready`, :class:`OutputTail` and
+  :func:`account` for the moment when it dies;
 * its end: :func:`undone_on_error`, :func:`carry_out`, :func:`to_the_end`;
 * bundles: :class:`BundleCache`, :class:`CachedBundle`, :func:`deploy_locally`;
 * a cache of things unpacked once: :func:`cache_root`, :func:`hold`, :class:`Memory`,
@@ -19,12 +19,11 @@ from agentix.folders import cache_root, what_to_do
 from agentix.provider.deploy import deploy_locally
 from agentix.provider.output import OutputTail, account
 from agentix.provider.readiness import until_ready
-from agentix.provider.runtime_folder import COMMAND, MOUNT, RuntimeFolder
+from agentix.provider.runtime_folder import MOUNT, RuntimeFolder
 from agentix.provider.teardown import carry_out, to_the_end, undone_on_error
 from agentix.text import plain
 
 __all__ = [
-    "COMMAND",
     "MOUNT",
     "BundleCache",
     "CachedBundle",

@@ -30,13 +30,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MOUNT = "/nix/run"
-COMMAND = (
-    "/nix/runtime/bootstrap.sh",
-    "--socket",
-    f"{MOUNT}/s",
-    "--token-file",
-    f"{MOUNT}/token",
-)
 MAX_SOCKET_PATH = 107
 _SHARED = "/tmp"  # noqa: S108 - what is used below it is private
 _FORMAT = 1
@@ -101,6 +94,16 @@ class RuntimeFolder:
     def sandbox_id(self) -> SandboxId:
         """The id of the sandbox: the folder's name."""
         return SandboxId(self.path.name)
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What to run inside the sandbox: the program, and its arguments."""
+        return (
+            "/nix/runtime/bootstrap.sh",
+            *("--socket", f"{MOUNT}/s"),
+            *("--token-file", f"{MOUNT}/token"),
+            *("--name", self.sandbox_id),
+        )
 
     @property
     def mount(self) -> Path:

@@ -18,7 +18,6 @@ from agentix.provider.bubblewrap.process import SandboxProcess
 from agentix.provider.bubblewrap.process_ref import SandboxProcesses
 from agentix.provider.bubblewrap.program import find_program
 from agentix.provider.kit import (
-    COMMAND,
     BundleCache,
     OutputTail,
     RuntimeFolder,
@@ -38,7 +37,7 @@ if TYPE_CHECKING:
 _PREFIX = "bwrap"
 # bubblewrap sets PWD; engines do not. Standard input ends when this process does, and that ends the
 # sandbox. Not --die-with-parent: it would kill bubblewrap at work, and leave what waits for it.
-_COMMAND = (*COMMAND, "--unset", "PWD", "--end-with-stdin")
+_ARGUMENTS = ("--unset", "PWD", "--end-with-stdin")
 _BOUND = 30.0  # seconds, beyond the grace that a sandbox is given, to be rid of it
 
 
@@ -104,7 +103,8 @@ class BubblewrapProvider(SandboxProvider):
                 )
             except OSError as error:
                 raise ImageError(f"image {image.label} cannot be read: {error}") from error
-            starting = asyncio.create_task(SandboxProcess.start(program, options, _COMMAND, tail))
+            command = (*folder.command, *_ARGUMENTS)
+            starting = asyncio.create_task(SandboxProcess.start(program, options, command, tail))
             try:
                 process = await asyncio.shield(starting)
             except OSError as error:

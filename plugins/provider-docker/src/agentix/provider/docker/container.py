@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from docker.types import DeviceRequest, LogConfig, Mount
 
-from agentix.provider.kit import COMMAND, MOUNT
+from agentix.provider.kit import MOUNT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,8 +32,8 @@ def settings(config: SandboxConfig, image: str, folder: RuntimeFolder) -> dict[s
     return {
         "image": image,
         # Given apart, so that an image's ENTRYPOINT and CMD have no say.
-        "entrypoint": [COMMAND[0]],
-        "command": list(COMMAND[1:]),
+        "entrypoint": [folder.command[0]],
+        "command": list(folder.command[1:]),
         "environment": dict(config.env or {}),
         "labels": _labels(folder.sandbox_id),
         # A health check of the image would run a program of ours' making every few seconds.
