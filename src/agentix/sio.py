@@ -149,10 +149,11 @@ def register_namespace(namespace: Namespace) -> None:
         TypeError: it is not a :class:`Namespace`, or one of its ``on_<event>`` cannot be called.
         ValueError: its name is not one, is reserved, or is taken by another namespace.
     """
-    if not isinstance(namespace, Namespace):
-        hint = "; register it with the sandbox" if hasattr(namespace, "trigger_event") else ""
+    given: object = namespace
+    if not isinstance(given, Namespace):
+        hint = "; register it with the sandbox" if hasattr(given, "trigger_event") else ""
         raise TypeError(
-            f"cannot register {namespace!r}: it is not an object of an agentix.Namespace{hint}"
+            f"cannot register {given!r}: it is not an object of an agentix.Namespace{hint}"
         )
     name = checked(namespace)
     known = _namespaces.get(name)

@@ -98,3 +98,8 @@ def _unpack(data: bytes) -> Any:
         raise
     except Exception as exc:  # what msgpack raises for bytes of all kinds
         raise MalformedError(f"a packet cannot be decoded: {type(exc).__name__}") from exc
+
+
+def event_packet(namespace: str, event: str, *arguments: Any) -> bytes:
+    """Encode an event."""
+    return StrictPacket(_EVENT, data=[event, *arguments], namespace=namespace).encode()

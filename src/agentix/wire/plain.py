@@ -86,7 +86,7 @@ def load(data: Buffer) -> Any:
 
 
 def _count(data: Buffer) -> None:
-    """Refuse too many elements, holding on to one container at a time; each takes a byte or more."""
+    """Refuse too many elements, without having more than one container at a time."""
     left = MAX_ELEMENTS
 
     def count(container: list[Any] | dict[str, Any]) -> None:

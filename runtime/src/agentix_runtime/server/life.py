@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentix_runtime.server.calls import ABSENT, Calls
 from agentix_runtime.server.capture import Capture
+from agentix_runtime.server.events import Events
 from agentix_runtime.server.http import Server
 from agentix_runtime.server.journal import Journal
 from agentix_runtime.server.logfile import LogFile
@@ -50,7 +51,8 @@ async def serve(
     supervisor = Supervisor(reaper, limits, worker, journal, capture, grace=grace)
     reaper.reap()  # the worker may have ended before anybody listened
     calls = Calls(supervisor, journal, absent=absent, bounds=bounds)
-    server = Server(calls, secret, lambda: supervisor.worker_pid)
+    events = Events(calls, supervisor, journal.note, absent=absent)
+    server = Server(calls, secret, lambda: supervisor.worker_pid, events.hand_over)
     listener = await loop.create_server(server, sock=endpoint.sock, backlog=4096)
     # What is loaded now stays; the collector need not look at it again.
     gc.freeze()
@@ -62,6 +64,7 @@ async def serve(
         listener.close()
         await supervisor.close()
         server.close()
+        await events.close()
         calls.close()
         capture.close()
         if file is not None:

@@ -111,7 +111,9 @@ class Signals:
 
     def _post(self, namespace: str, event: str, request: int, payload: bytes) -> None:
         if forks.in_child():
-            raise RuntimeError("a forked process cannot reach the host; send events from its parent")
+            raise RuntimeError(
+                "a forked process cannot reach the host; send events from its parent"
+            )
         head = messages.dump(Signal(namespace, event, request, (len(payload),)))
         self._send(head, packed(payload))
 

@@ -1,0 +1,262 @@
+"""Socket.IO: the connections of guests. Loaded only once there is one.
+
+    /rpc     hello [client, guest id, seen, namespaces]   first; hello [guest id, seen] comes back
+             ask [number, request]                        answer [number, answer] comes back;
+             arrived [number]                             follows, so that it need not be kept
+             reply [n, request, type, message, status, data]   both ways
+             got [n]                                      both ways: items up to n have arrived
+    others   <event> [n, request, data]                   both ways; request 0 wants no reply
+
+Items are numbered in each direction (see ``agentix.wire.line``) and sent again over a new
+connection. Requests and answers are those of HTTP.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+import engineio.exceptions
+import socketio
+from aiohttp import web
+
+from agentix.wire import messages
+from agentix.wire.errors import MalformedError
+from agentix.wire.frames import MARK, PREFIX, body_head_size, body_prefix, payload_size
+from agentix.wire.messages import Call, Follow, Leave, Pending
+from agentix.wire.packets import StrictPacket, event_packet
+from agentix.wire.protocol import CONTENT_TYPE, MAX_EVENT, MAX_INLINE
+from agentix_runtime.parcel import Parcel, drop
+from agentix_runtime.server.calls import REQUESTS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agentix.wire.frames import Buffer
+    from agentix_runtime.server.calls import Answer, Asking, Request
+    from agentix_runtime.server.events import Events, Guest
+
+_PING_INTERVAL: Final = 25
+_PING_TIMEOUT: Final = 300
+"""A host that is busy for minutes has not gone away: connections tell that by their end."""
+
+_FAREWELL: Final = 0.5
+_OURS: Final = "/rpc"
+
+
+class _Connection:
+    """One connection, of a guest from its first word on."""
+
+    guest: Guest
+
+    def __init__(self, sid: str) -> None:
+        self.sid = sid
+        self.asks: dict[int, Asking | None] = {}
+        self.answers: list[tuple[int, bytes]] = []
+        # The calls whose outcomes have been sent and not yet said to have arrived.
+        self.told: dict[int, str] = {}
+        self.got = 0
+        self.pump: asyncio.Task[None] | None = None
+        self.left: Callable[[], None] = lambda: None
+
+
+class Sockets:
+    """Speaks Socket.IO on connections that the HTTP side hands over."""
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._connections: dict[str, _Connection] = {}
+        silent = logging.Logger("agentix.socketio", logging.CRITICAL + 1)
+        sio = self._sio = socketio.AsyncServer(
+            async_mode="aiohttp",
+            serializer=StrictPacket,
+            namespaces="*",
+            async_handlers=False,
+            transports=["websocket"],
+            ping_interval=_PING_INTERVAL,
+            ping_timeout=_PING_TIMEOUT,
+            max_http_buffer_size=MAX_EVENT,
+            cors_allowed_origins=[],
+            http_compression=False,
+            monitor_clients=False,
+            logger=silent,
+            engineio_logger=silent,
+        )
+        for event in ("hello", "ask", "arrived", "got", "reply"):
+            sio.on(event, self._guarded(getattr(self, f"_{event}")), namespace=_OURS)
+        sio.on("disconnect", self._disconnect, namespace=_OURS)
+        sio.on("*", self._guarded(self._event), namespace="*")
+        self._web = web.Server(self._handle, access_log=None, handler_cancellation=True)
+
+    def take_over(self, transport: asyncio.Transport, data: bytes) -> None:
+        """Go on with a connection of which *data* has arrived."""
+        if transport.is_closing():
+            return
+        protocol = self._web()
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
+        protocol.data_received(data)
+
+    async def close(self) -> None:
+        """End all connections."""
+        for connection in list(self._connections.values()):
+            self._end(connection, for_good=True)
+        await self._web.shutdown(timeout=_FAREWELL)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        if request.path != "/socket.io/" or request.method != "GET":
+            return web.Response(status=404, text="there is nothing here\n")
+        if request.headers.get("Content-Type") != CONTENT_TYPE:
+            return web.Response(status=426, text="the runtime speaks another protocol\n")
+        response: web.StreamResponse = await self._sio.handle_request(request)
+        return response
+
+    def _guarded(self, handler: Callable[..., None]) -> Callable[..., Any]:
+        """Have a connection end on which something is said that no client says."""
+
+        async def guarded(*arguments: Any) -> None:
+            try:
+                handler(*arguments)
+            except (MalformedError, TypeError) as exc:
+                self._events.note(f"a client's connection was ended: {exc}", logging.WARNING)
+                namespace, sid = arguments[1:3] if handler == self._event else (_OURS, arguments[0])
+                if (connection := self._find(sid, namespace)) is not None:
+                    self._end(connection, for_good=False)
+                    await self._sio.eio.disconnect(connection.sid)
+
+        return guarded
+
+    # What guests say
+
+    def _find(self, sid: str, namespace: str = _OURS) -> _Connection | None:
+        return self._connections.get(self._sio.manager.eio_sid_from_sid(sid, namespace))
+
+    def _hello(self, sid: str, name: Any, known: Any, seen: Any, namespaces: Any) -> None:
+        eio_sid = self._sio.manager.eio_sid_from_sid(sid, _OURS)
+        if eio_sid in self._connections:
+            raise MalformedError("a client says twice who it is")
+        connection = _Connection(eio_sid)
+        guest = self._events.arrive(connection, name, known, seen, namespaces)
+        connection.guest = guest
+        self._connections[eio_sid] = connection
+        connection.left = self._events.calls.connected(guest.name)
+        connection.got = guest.line.seen
+        connection.pump = asyncio.get_running_loop().create_task(self._pump(connection, guest))
+
+    def _ask(self, sid: str, number: Any, body: Any) -> None:
+        connection = self._known(sid)
+        if type(number) is not int or type(body) is not bytes or number in connection.asks:
+            raise MalformedError("a request is not one")
+        head, request, payload = _taken_apart(body)
+        connection.asks[number] = None
+
+        def done(answer: Answer) -> None:
+            if connection.asks.pop(number, ...) is ...:
+                for _, part in answer.sections:
+                    drop(part)
+                return
+            data, whole = _put_together(request, answer)
+            if whole and answer.call:
+                connection.told[number] = answer.call
+            connection.answers.append((number, data))
+            connection.guest.wake.set()
+
+        asking = self._events.calls.ask(head, request, payload, done)
+        if number in connection.asks:
+            connection.asks[number] = asking
+
+    def _arrived(self, sid: str, number: Any) -> None:
+        if (call := self._known(sid).told.pop(number, None)) is not None:
+            self._events.calls.arrived(call)
+
+    def _got(self, sid: str, number: Any) -> None:
+        self._events.taken(self._known(sid).guest, number)
+
+    def _reply(self, sid: str, *arguments: Any) -> None:
+        guest = self._known(sid).guest
+        self._events.reply(guest, list(arguments))
+        guest.wake.set()
+
+    def _event(self, event: str, namespace: str, sid: str, *arguments: Any) -> None:
+        guest = self._known(sid, namespace).guest
+        self._events.event(guest, namespace, event, list(arguments))
+        guest.wake.set()
+
+    def _known(self, sid: str, namespace: str = _OURS) -> _Connection:
+        if (connection := self._find(sid, namespace)) is None:
+            raise MalformedError("a client does not say who it is")
+        return connection
+
+    # What guests are told
+
+    async def _pump(self, connection: _Connection, guest: Guest) -> None:
+        """Send what there is, whenever there is something."""
+        await self._send(connection, _OURS, "hello", guest.id, guest.line.seen)
+        guest.wake.set()
+        while True:
+            await guest.wake.wait()
+            guest.wake.clear()
+            if connection.got != guest.line.seen:
+                connection.got = guest.line.seen
+                await self._send(connection, _OURS, "got", connection.got)
+            answers, connection.answers = connection.answers, []
+            for number, data in answers:
+                await self._send(connection, _OURS, "answer", number, data)
+            for item in guest.line.unsent():
+                arguments = (item.number, *item.arguments)
+                await self._send(connection, item.namespace, item.event, *arguments)
+
+    async def _send(
+        self, connection: _Connection, namespace: str, event: str, *arguments: Any
+    ) -> None:
+        try:
+            await self._sio.eio.send(connection.sid, event_packet(namespace, event, *arguments))
+        except engineio.exceptions.SocketIsClosedError:
+            await asyncio.Event().wait()  # until this task is ended, as it is about to be
+
+    # Their end
+
+    def _disconnect(self, sid: str, reason: str) -> None:
+        if (connection := self._find(sid)) is not None:
+            self._end(connection, for_good=reason == self._sio.reason.CLIENT_DISCONNECT)
+
+    def _end(self, connection: _Connection, for_good: bool) -> None:
+        if self._connections.pop(connection.sid, None) is None:
+            return
+        asks = [asking for asking in connection.asks.values() if asking is not None]
+        connection.asks.clear()
+        for asking in asks:
+            asking.leave()
+        if connection.pump is not None:
+            connection.pump.cancel()
+        connection.left()
+        self._events.leave(connection.guest, connection, for_good=for_good)
+
+
+def _taken_apart(body: bytes) -> tuple[bytes, Request, memoryview]:
+    if len(body) < PREFIX.size:
+        raise MalformedError("a request is too short to be one")
+    begin = PREFIX.size + body_head_size(body)
+    head = body[PREFIX.size : begin]
+    request: Request = messages.load(head, REQUESTS)  # type: ignore[assignment]
+    payload = memoryview(body)[begin:]
+    size = payload_size(request.segments) if isinstance(request, Call) else 0
+    if size != len(payload) or size > MAX_INLINE:
+        raise MalformedError("a request is not as long as its message says")
+    return head, request, payload
+
+
+def _put_together(request: Request, answer: Answer) -> tuple[bytes, bool]:
+    """Give the bytes of an answer; of a large one, that it is to be asked for elsewhere."""
+    parts: list[Buffer] = [MARK.pack(answer.mark)]
+    large = False
+    for head, payload in answer.sections:
+        if isinstance(payload, Parcel):
+            payload.close()
+            large = True
+        else:
+            parts += (body_prefix(head), payload)
+    if large and not isinstance(request, Follow | Leave):
+        return MARK.pack(answer.mark) + body_prefix(messages.dump(Pending(request.id))), False
+    return b"".join(parts), True
