@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agentix import sio
 from agentix.errors import RemoteSioError
-from agentix.wire import messages, plain
+from agentix.wire import plain
 from agentix.wire.errors import UnencodableError
 from agentix.wire.messages import Reply, Signal, shorten
-from agentix.wire.protocol import MAX_INLINE
 from agentix_runtime.parcel import Parcel
 from agentix_runtime.worker import forks
 from agentix_runtime.worker.failures import text_of, type_name
+from agentix_runtime.worker.threads import Threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,18 +43,14 @@ _NO_ROOM: Final = ("OSError", "the sandbox has too many open files to take the d
 class Signals:
     """Sends what namespaces emit, and calls their handlers; a :class:`agentix.sio.Port`.
 
-    ``send`` sends a frame from any thread, ``run`` runs a job in a thread.
+    ``say`` sends a message from any thread, and tells whether it could.
     """
 
-    def __init__(
-        self,
-        send: Callable[[bytes, Payload], None],
-        run: Callable[[Callable[[], None]], None],
-    ) -> None:
+    def __init__(self, say: Callable[[Signal | Reply, bytes], bool]) -> None:
         self._loop = asyncio.get_running_loop()
         self._context = contextvars.copy_context()
-        self._send = send
-        self._run = run
+        self._threads = Threads()
+        self._say = say
         # A worker's numbers are not those of the worker before it.
         self._numbers = count(time.monotonic_ns())
         self._waiting: dict[int, _Waiter] = {}
@@ -114,21 +110,26 @@ class Signals:
             raise RuntimeError(
                 "a forked process cannot reach the host; send events from its parent"
             )
-        head = messages.dump(Signal(namespace, event, request, (len(payload),)))
-        self._send(head, packed(payload))
+        if not self._say(Signal(namespace, event, request, (len(payload),)), payload):
+            raise RemoteSioError("QueueFullError", "the runtime does not keep up with the events")
 
     # From the host; on the worker's loop
 
-    def on_reply(self, reply: Reply, payload: Payload | None) -> None:
-        """Take the reply to a request."""
+    def heard(self, message: Signal | Reply, payload: Payload | None) -> None:
+        """Take what the host has to say."""
+        if isinstance(message, Signal):
+            self._on_signal(message, payload)
+        else:
+            self._on_reply(message, payload)
+
+    def _on_reply(self, reply: Reply, payload: Payload | None) -> None:
         data = unpacked(payload)
         if data is None:
             reply, data = Reply(reply.request, *_NO_ROOM, None, (0,)), b""
         if (waiter := self._waiting.pop(reply.request, None)) is not None:
             waiter.settle((reply, data))
 
-    def on_signal(self, signal: Signal, payload: Payload | None) -> None:
-        """Take an event: begin its handler."""
+    def _on_signal(self, signal: Signal, payload: Payload | None) -> None:
         if (data := unpacked(payload)) is None:
             self._unhandled(signal, *_NO_ROOM)
             return
@@ -152,12 +153,11 @@ class Signals:
         before, begun = self._begun.get(signal.namespace), threading.Event()
         self._begun[signal.namespace] = begun
         job = functools.partial(self._call, signal, handler, data, before, begun)
-        self._run(functools.partial(context.run, job))
-
-    def close(self) -> None:
-        """End what is under way."""
-        for task in self._tasks:
-            task.cancel()
+        try:
+            self._threads.run(functools.partial(context.run, job))
+        except RuntimeError as error:  # the sandbox may have no threads
+            begun.set()
+            self._failed(signal, error)
 
     async def _await(self, signal: Signal, handler: Callable[..., Any], data: bytes) -> None:
         try:
@@ -190,8 +190,7 @@ class Signals:
             forks.leave(None)
         if signal.request:
             payload = plain.dump(value)
-            reply = Reply(signal.request, "", "", None, (len(payload),))
-            self._send(messages.dump(reply), packed(payload))
+            self._say(Reply(signal.request, "", "", None, (len(payload),)), payload)
 
     def _failed(self, signal: Signal, error: BaseException) -> None:
         if forks.in_child():
@@ -204,7 +203,7 @@ class Signals:
             )
 
     def _refuse(self, signal: Signal, name: str, text: str, status: int | None = None) -> None:
-        self._send(messages.dump(Reply(signal.request, name, text, status, (0,))), b"")
+        self._say(Reply(signal.request, name, text, status, (0,)), b"")
 
     def _unhandled(self, signal: Signal, name: str, why: str) -> None:
         if signal.request:
@@ -250,11 +249,6 @@ def described(error: BaseException) -> tuple[str, str, int | None]:
     else:
         name, text = type_name(type(error)), text_of(error)
     return shorten(str(name), 1024), shorten(str(text)), sio.status_of(error)
-
-
-def packed(payload: bytes) -> Payload:
-    """Make a frame's payload."""
-    return payload if len(payload) <= MAX_INLINE else Parcel.of([payload])
 
 
 def unpacked(payload: Payload | None) -> bytes | None:
