@@ -30,6 +30,15 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+_SET = """
+import functools, sys
+from agentix_runtime.server import life
+from agentix_runtime.server.kept import Bounds
+life.serve = functools.partial(life.serve, {})
+from agentix_runtime.__main__ import main
+sys.exit(main())
+"""
+
 TESTS = Path(__file__).resolve().parent.parent
 
 
@@ -64,6 +73,8 @@ class LocalRuntime:
     environment: Mapping[str, str] | None = None
     prefix: Sequence[str] = ()
     cwd: str | None = None
+    settings: str = ""
+    """Arguments for the server's life, as Python source: other bounds than its own."""
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
 
     def __enter__(self) -> Self:
@@ -74,7 +85,8 @@ class LocalRuntime:
         self.socket = self.folder / "s"
         self.port = _free_port() if self.tcp else 0
         where = ["--tcp", f"127.0.0.1:{self.port}"] if self.tcp else ["--socket", str(self.socket)]
-        command = [python(), "-I", "-m", "agentix_runtime", *where, "--token-file", str(token_file)]
+        program = ["-c", _SET.format(self.settings)] if self.settings else ["-m", "agentix_runtime"]
+        command = [python(), "-I", *program, *where, "--token-file", str(token_file)]
         self.started = time.perf_counter()
         self.output = (self.folder / "output").open("w+b")
         self.process = subprocess.Popen(

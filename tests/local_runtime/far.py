@@ -521,3 +521,41 @@ def write_nonsense_to_channel() -> None:
 def processes() -> int:
     """Count the processes there are, dead ones that nobody has collected included."""
     return sum(entry.name.isdigit() for entry in Path("/proc").iterdir())
+
+
+# Waiting for files: of a worker that gets no more calls, too
+
+
+def begun(path: str) -> None:
+    """Tell that a function waits for a file."""
+    Path(f"{path}-waited-for").touch()
+
+
+async def until(path: str, value: Any = None) -> Any:
+    """Return the value once there is such a file."""
+    begun(path)
+    while not Path(path).exists():
+        await asyncio.sleep(0.01)
+    return value
+
+
+def block_until(path: str, value: Any = None) -> Any:
+    """Block a thread until there is such a file, whatever is raised in it."""
+    begun(path)
+    while not Path(path).exists():
+        try:
+            time.sleep(0.01)
+        except BaseException:
+            continue
+    return value
+
+
+async def auntil(path: str, value: Any = None) -> Any:
+    """Return the value once there is such a file, and not before, cancelled or not."""
+    begun(path)
+    while not Path(path).exists():
+        try:
+            await asyncio.sleep(0.01)
+        except asyncio.CancelledError:
+            continue
+    return value

@@ -5,13 +5,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
+import json
 import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from agentix.wire import arguments, messages
 from agentix.wire.frames import MARK, PREFIX, body_prefix, payload_size, pieces
-from agentix.wire.messages import Call, Failure, Item, Message, Noted, Pending, Records, Value
+from agentix.wire.messages import (
+    Call,
+    Failure,
+    Item,
+    Leave,
+    Message,
+    Noted,
+    Pending,
+    Records,
+    Value,
+)
 from agentix.wire.protocol import CONTENT_TYPE
 from agentix.wire.values.decode import decode
 
@@ -95,12 +106,15 @@ class Raw:
 
     async def receive(self) -> Answer:
         """Read an answer."""
+        return take_apart(await self._read())
+
+    async def _read(self) -> bytes:
         async with asyncio.timeout(60):
             head = await self._reader.readuntil(b"\r\n\r\n")
             length = int(head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0])
             body = await self._reader.readexactly(length)
         assert head.startswith(b"HTTP/1.1 200 "), (head, body)
-        return take_apart(body)
+        return body
 
     async def ask(self, message: Message, payload: bytes = b"") -> Answer:
         """Send a request and read its answer."""
@@ -129,6 +143,14 @@ class Raw:
         await self.begin(name, *args, **options)
         return await self.receive()
 
+    async def worker(self) -> int:
+        """Ask which process new calls go to."""
+        rest = self._head.partition("\r\n")[2]
+        rest = rest.rpartition("Content-Type")[0]
+        self._writer.write(f"GET /health HTTP/1.1\r\n{rest}\r\n".encode())
+        about = json.loads(await self._read())
+        return int(about["worker"]["pid"] or 0)
+
     async def close(self) -> None:
         """Close the connection."""
         self._writer.close()
@@ -147,9 +169,13 @@ async def connect(runtime: LocalRuntime, name: str | None = None) -> Raw:
 
 @contextlib.asynccontextmanager
 async def raw(runtime: LocalRuntime, name: str | None = None) -> AsyncIterator[Raw]:
-    """Have a connection."""
+    """Have a connection, and leave nothing of its client in the end."""
     connection = await connect(runtime, name)
     try:
         yield connection
     finally:
         await connection.close()
+        if runtime.process.poll() is None:
+            last = await connect(runtime)
+            await last.ask(Leave(connection.name))
+            await last.close()

@@ -8,7 +8,8 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from local_runtime import LocalRuntime, descriptors, far
+from local_runtime import LocalRuntime, descriptors
+from local_runtime.raw import raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -50,8 +51,9 @@ def _in_server(runtime: LocalRuntime) -> tuple[int, int, int]:
     """Count the worker's calls, and the sockets and whatever else the server has open."""
 
     async def count() -> int:
-        async with runtime.client() as client:
-            return await client.remote(far.running)
+        async with raw(runtime) as one:
+            found: int = (await one.call("running")).value()
+            return found
 
     running = asyncio.run(count())
     opened = descriptors(runtime.process.pid)
