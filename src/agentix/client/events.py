@@ -147,6 +147,7 @@ class Events:
             await self._namespaces.close(_FAREWELL)
         await asyncio.gather(*tasks, return_exceptions=True)
         if self._link is not None:
+            await self._link.emit(_OURS, "bye")
             await self._link.close()
             self._link = None
         if self._socket is not None:

@@ -177,12 +177,14 @@ class Link:
         await self._client.eio.send(event_packet(namespace, event, *arguments))
 
     async def close(self) -> None:
-        """Say farewell and close it, in bounded time."""
+        """Send what there is to send, and close it, in bounded time."""
         eio = self._client.eio
         self._open = False
         try:
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(_FAREWELL):
+                    if eio.state == "connected":
+                        await eio.queue.join()
                     await self._client.disconnect()
         finally:
             tasks = {one for one in (eio.read_loop_task, eio.write_loop_task, *self._tasks) if one}

@@ -5,6 +5,7 @@
              arrived [number]                             follows, so that it need not be kept
              reply [n, request, type, message, status, data]   both ways
              got [n]                                      both ways: items up to n have arrived
+             bye []                                       there will be no other connection
     others   <event> [n, request, data]                   both ways; request 0 wants no reply
 
 Items are numbered in each direction (see ``agentix.wire.line``) and sent again over a new
@@ -83,7 +84,7 @@ class Sockets:
             logger=silent,
             engineio_logger=silent,
         )
-        for event in ("hello", "ask", "arrived", "got", "reply"):
+        for event in ("hello", "ask", "arrived", "got", "reply", "bye"):
             sio.on(event, self._guarded(getattr(self, f"_{event}")), namespace=_OURS)
         sio.on("disconnect", self._disconnect, namespace=_OURS)
         sio.on("*", self._guarded(self._event), namespace="*")
@@ -217,9 +218,12 @@ class Sockets:
 
     # Their end
 
+    def _bye(self, sid: str) -> None:
+        self._end(self._known(sid), for_good=True)
+
     def _disconnect(self, sid: str, reason: str) -> None:
         if (connection := self._find(sid)) is not None:
-            self._end(connection, for_good=reason == self._sio.reason.CLIENT_DISCONNECT)
+            self._end(connection, for_good=False)
 
     def _end(self, connection: _Connection, for_good: bool) -> None:
         if self._connections.pop(connection.sid, None) is None:

@@ -60,6 +60,7 @@ class Signals:
         self._lock = threading.Lock()
         self._events = 0
         self._bytes = 0
+        sio.attach(self)
 
     # To the host; in any thread and on any loop
 

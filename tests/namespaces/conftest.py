@@ -1,0 +1,154 @@
+"""A host with a namespace, a real runtime, and between them a wire that can be cut."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+import pytest
+from local_runtime import LocalRuntime, descriptors
+
+from agentix.client import RuntimeClient
+from agentix.client.connection import Connection
+from agentix.client.events import Events
+from agentix.client.url import RuntimeURL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from typing import Self
+
+    from agentix.sio import AsyncClientNamespace
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[LocalRuntime]:
+    """Give a runtime to the tests of a module that do it no harm."""
+    with LocalRuntime() as runtime:
+        yield runtime
+
+
+@pytest.fixture
+def fresh() -> Iterator[LocalRuntime]:
+    """Give a test a runtime of its own."""
+    with LocalRuntime() as runtime:
+        yield runtime
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Compare this process's descriptors with before."""
+    for name in ("shared", "fresh"):
+        if name in request.fixturenames:
+            request.getfixturevalue(name)
+    before = sorted(descriptors())
+    yield
+    gc.collect()
+    assert sorted(descriptors()) == before, "the test left descriptors open"
+
+
+class Host:
+    """A client of a runtime, with namespaces registered."""
+
+    def __init__(self, url: str, token: str, *namespaces: AsyncClientNamespace) -> None:
+        name = f"host{id(self):x}"
+        self.connection = Connection(RuntimeURL.parse(url), token)
+        self.events = Events(RuntimeURL.parse(url), token, name, self.connection)
+        for namespace in namespaces:
+            self.events.register(namespace)
+        self._client = RuntimeClient(url, timeout=60, token=token)
+
+    async def remote(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a function in the sandbox."""
+        await self.events.ready("test")
+        return await self._client.remote(fn, *args, **kwargs)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.events.close()
+        await self.connection.close()
+        await self._client.close()
+
+
+class Wire:
+    """A proxy before a runtime's socket, whose connections can be cut."""
+
+    def __init__(self, runtime: LocalRuntime) -> None:
+        self._runtime = runtime
+        self._folder = tempfile.TemporaryDirectory(prefix="agentix-")
+        self._pipes: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.broken = False
+        self.connections = 0
+
+    @property
+    def url(self) -> str:
+        """Where to connect to."""
+        return f"http+unix://{quote(self._folder.name + '/w', safe='')}"
+
+    async def __aenter__(self) -> Self:
+        path = str(Path(self._folder.name) / "w")
+        self._server = await asyncio.start_unix_server(self._connected, path)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        await self.cut()
+        self._folder.cleanup()
+
+    async def cut(self) -> None:
+        """Break all connections."""
+        for writer in self._writers:
+            writer.transport.abort()
+        if self._pipes:
+            await asyncio.wait(self._pipes)
+        await asyncio.sleep(0)
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._carry(reader, writer))
+        self._pipes.add(task)
+        task.add_done_callback(self._pipes.discard)
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.broken:
+            writer.transport.abort()
+            return
+        self.connections += 1
+        far_reader, far_writer = await asyncio.open_unix_connection(str(self._runtime.socket))
+        ends = {writer, far_writer}
+        self._writers |= ends
+        both = [
+            asyncio.ensure_future(_pipe(reader, far_writer)),
+            asyncio.ensure_future(_pipe(far_reader, writer)),
+        ]
+        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.transport.abort()
+        await asyncio.wait(both)
+        self._writers -= ends
+
+
+async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        return
+
+
+@pytest.fixture
+def make_host() -> type[Host]:
+    """Give what makes a host of a runtime."""
+    return Host
+
+
+@pytest.fixture
+def make_wire() -> type[Wire]:
+    """Give what makes a wire to a runtime."""
+    return Wire
