@@ -145,9 +145,9 @@ class CallCancelled(RemoteCallError):  # noqa: N818 - public name
 
 
 class CallTimeout(RemoteCallError, TimeoutError):  # noqa: N818 - public name
-    """The call did not end within its timeout.
+    """The call did not end within its timeout, or gave no further item, and was cancelled.
 
-    An async function has been cancelled; a sync one runs on in its thread, and nobody hears of it.
+    An async function is cancelled where it waits, a sync one when its thread next runs Python code.
     """
 
 

@@ -116,6 +116,20 @@ def _payload(
             segments.append(pages)
 
 
+def parse_answer(data: bytes, expected: tuple[type[Message], ...], limit: int) -> Answer:
+    """Read an answer that has come as a whole."""
+    reader = read_answer(len(data), expected, limit)
+    view = memoryview(data)
+    while True:
+        try:
+            target = memoryview(next(reader))
+        except StopIteration as end:
+            answer: Answer = end.value
+            return answer
+        target[:] = view[: len(target)]
+        view = view[len(target) :]
+
+
 def read_text(size: int, most: int) -> Generator[bytearray | memoryview, None, bytes]:
     """Read the beginning of an answer in words."""
     text = bytearray(min(size, most))

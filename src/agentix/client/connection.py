@@ -9,7 +9,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
-from agentix.client.answers import Answer, Section, read_answer, read_text
+from agentix.client.answers import Answer, Section, parse_answer, read_answer, read_text
 from agentix.client.health import Health
 from agentix.client.http import ConnectionLost, NotConnected, Pool
 from agentix.errors import RemoteErrorInfo, RuntimeUnreachable
@@ -79,6 +79,8 @@ class Connection:
         self._url = url
         self._token = token
         self._pool = Pool(url)
+        self.closed = False
+        """Whether there will be no more requests, but for a farewell."""
         host = f"Host: {url.base.removeprefix('http://')}\r\n"
         if token is not None:
             if not token.isprintable():
@@ -89,13 +91,15 @@ class Connection:
             f"POST /rpc HTTP/1.1\r\n{host}Content-Type: {CONTENT_TYPE}\r\nContent-Length: "
         ).encode()
 
-    @property
-    def closed(self) -> bool:
-        """Whether there will be no more requests."""
-        return self._pool.closed
+    def end(self) -> bool:
+        """Break off the requests that are under way; tell whether this was the first time."""
+        first, self.closed = not self.closed, True
+        self._pool.cut()
+        return first
 
     async def close(self) -> None:
-        """Close all connections; requests that are under way fail."""
+        """Close all connections for good."""
+        self.closed = True
         await self._pool.close()
 
     async def ask(
@@ -106,12 +110,9 @@ class Connection:
         Raises ConnectionLost; :class:`RuntimeUnreachable`, which names *target*, when the runtime
         refuses it; and :class:`~agentix.wire.errors.MalformedError` for an answer that is none.
         """
-        self._open()
         head = messages.dump(request)
-        expected, limit = _EXPECTED[type(request)]
-        size = 0
-        if isinstance(request, Call):
-            limit, size = request.limit, payload_size(request.segments)
+        expected, limit = _expected(request)
+        size = payload_size(request.segments) if type(request) is Call else 0
         start = b"%b%d\r\n\r\n%b" % (self._post, 4 + len(head) + size, body_prefix(head))
         if size <= _SMALL:
             start, parts = b"".join((start, *parts)), ()
@@ -127,9 +128,13 @@ class Connection:
             self._refused(answer, target)
         return answer
 
+    def parse(self, request: Request, data: bytes) -> Answer:
+        """Read the answer to a request that has come another way."""
+        return parse_answer(data, *_expected(request))
+
     async def health(self) -> Health:
         """Ask the runtime about itself."""
-        self._open()
+        self.check_open()
         try:
             async with asyncio.timeout(_HEALTH_TIMEOUT):
                 answer = await self._pool.request(self._get, (), _refusal, _HEALTH_TIMEOUT)
@@ -157,8 +162,9 @@ class Connection:
         text = f"no answer from the runtime at {self._url.text}: {plain(reason, 500)}"
         return RuntimeUnreachable(RemoteErrorInfo(kind, text), target=target)
 
-    def _open(self) -> None:
-        if self._pool.closed:
+    def check_open(self) -> None:
+        """Raise RuntimeError if the client is closed."""
+        if self.closed:
             raise RuntimeError(f"the client of {self._url.text} is closed")
 
     def _refused(self, answer: _Refusal, target: str) -> NoReturn:
@@ -184,6 +190,12 @@ class Connection:
             f"the bundle speaks protocol {protocol} (agentix {agentix}) and this host protocol "
             f"{PROTOCOL} (agentix {version('agentix')}); rebuild the bundle with `agentix build`",
         )
+
+
+def _expected(request: Request) -> tuple[tuple[type[Message], ...], int]:
+    """Say what may be answered, and how large a payload with it."""
+    expected, limit = _EXPECTED[type(request)]
+    return expected, request.limit if type(request) is Call else limit
 
 
 def _shown(value: object) -> str:

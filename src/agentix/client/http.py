@@ -90,11 +90,15 @@ class Pool:
             else:
                 link.close()
 
-    async def close(self) -> None:
-        """Close all connections; requests that are under way lose them."""
-        self.closed = True
+    def cut(self) -> None:
+        """Close the connections that there are; requests that are under way lose them."""
         for link in list(self._links):
             link.close()
+
+    async def close(self) -> None:
+        """Close all connections for good."""
+        self.closed = True
+        self.cut()
         if self._links:
             await asyncio.sleep(0)  # transports close in the loop's next turn
         if self._watch is not None:

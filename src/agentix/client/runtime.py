@@ -3,32 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import functools
-import inspect
 import os
 from itertools import count
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any
 
 from agentix.callables import RemoteCallable
-from agentix.client.connection import Connection, ConnectionLost, Section
+from agentix.client.call import Caller, Course
+from agentix.client.connection import Connection
+from agentix.client.events import Events
+from agentix.client.job import Job, generates
+from agentix.client.remote import Remote
 from agentix.client.result import Failed, Ok, Result
+from agentix.client.stream import items
 from agentix.client.url import RuntimeURL
-from agentix.errors import (
-    CallCancelled,
-    CallTimeout,
-    RemoteCallError,
-    RemoteErrorInfo,
-    RestrictedUnpickleError,
-    WorkerExited,
-)
-from agentix.text import plain
-from agentix.wire import arguments, messages
-from agentix.wire.errors import MalformedError, NotAllowedError
-from agentix.wire.frames import payload_size, pieces
-from agentix.wire.messages import Call, Failure, Value
-from agentix.wire.protocol import MAX_PAYLOAD, MAX_RESULT, MAX_TARGET
-from agentix.wire.values.allowed import allowed_for
-from agentix.wire.values.decode import decode
+from agentix.errors import RemoteCallError
+from agentix.wire.errors import MalformedError
+from agentix.wire.frames import payload_size
+from agentix.wire.messages import Call
+from agentix.wire.protocol import MAX_INLINE, MAX_RESULT, MAX_WAIT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -36,31 +28,53 @@ if TYPE_CHECKING:
     from typing import Self
 
     from agentix.client.health import Health
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-_QUICK: Final = 1 << 20
-"""Bytes of a document that is read between two turns of the loop; more is read in a thread."""
+    from agentix.sio import AsyncClientNamespace
 
 
-class RuntimeClient:
+def check_knobs(timeout: float | None, http_sync_ms: int | None) -> None:
+    """Raise ValueError for a timeout or an inline budget that cannot be."""
+    if timeout is not None and not timeout > 0:
+        raise ValueError(f"timeout is {timeout!r}; it has to be a positive number of seconds")
+    if http_sync_ms is not None and not (
+        type(http_sync_ms) is int and 0 <= http_sync_ms <= MAX_WAIT
+    ):
+        raise ValueError(
+            f"http_sync_ms is {http_sync_ms!r}; it has to be a number of milliseconds from 0 to "
+            f"{MAX_WAIT:,}, or None"
+        )
+
+
+class RuntimeClient(Remote):
     """Calls functions in the sandbox behind a runtime URL.
 
-    ``timeout`` bounds each call, in seconds; ``None`` leaves it unbounded. ``token`` is the
-    sandbox's secret. The client connects on first use and keeps connections until it is closed.
+    ``timeout`` bounds each call, and the wait for each item of a stream, in seconds; ``None``
+    leaves it unbounded. Calls that end within ``http_sync_ms`` milliseconds are answered over HTTP;
+    longer ones, or all of them if it is ``None``, over Socket.IO. ``token`` is the sandbox's
+    secret. The client connects on first use and keeps connections until it is closed.
     """
 
-    def __init__(self, url: str, *, timeout: float | None = 300, token: str | None = None) -> None:
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout is {timeout!r}; it has to be a positive number of seconds")
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout: float | None = 300,
+        http_sync_ms: int | None = 1000,
+        token: str | None = None,
+    ) -> None:
+        check_knobs(timeout, http_sync_ms)
+        where = RuntimeURL.parse(url)
         self._timeout = timeout
-        self._connection = Connection(RuntimeURL.parse(url), token)
+        self._wait = http_sync_ms
         # Unique among all clients of a runtime, without asking for randomness each time.
         self._name = os.urandom(12).hex()
         self._numbers = count(1)
+        self._connection = Connection(where, token)
+        self._events = Events(where, token, self._name, self._connection)
+        self._caller = Caller(self._connection, self._events, self._name)
+        self._entered = False
 
     async def __aenter__(self) -> Self:
+        self._entered = True
         return self
 
     async def __aexit__(
@@ -72,8 +86,8 @@ class RuntimeClient:
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections. Calls under way fail; more calls are refused."""
-        await self._connection.close()
+        """Close the connections. Calls under way fail, and are cancelled; more are refused."""
+        await self._caller.close()
 
     async def health(self) -> Health:
         """Ask the runtime for its versions and processes.
@@ -82,158 +96,66 @@ class RuntimeClient:
         """
         return await self._connection.health()
 
-    @overload
-    def remote(
-        self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, T]: ...
-    @overload
-    def remote(
-        self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, T]: ...
-    def remote(
-        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
-    ) -> Coroutine[Any, Any, Any]:
-        """Run a function in the sandbox and return its value.
+    def register_namespace(self, namespace: AsyncClientNamespace) -> None:
+        """Have the host's side of a namespace get the sandbox's events; before entering only.
 
-        The function is named, not sent: the bundle has to contain it. It runs at most once, and is
-        never tried again. Cancelling the call cancels an async function; a sync one, which runs in
-        a thread, runs on unheard until the sandbox is closed.
-
-        Raises:
-            TypeError: the function cannot be called remotely, or its arguments cannot be sent.
-            RemoteCallError: the function raised; ``str()`` has its traceback.
-            CallTimeout: it took longer than the client's timeout, and was cancelled like that.
-            CallCancelled: it was cancelled inside the sandbox.
-            WorkerExited: the process that ran it died.
-            RuntimeUnreachable: the sandbox does not answer.
-            RestrictedUnpickleError: its result needs a class that is not allowed here.
+        Raises RuntimeError after that, and TypeError or ValueError for what is no namespace.
         """
-        return self._call(fn, RemoteCallable.validate(fn), args, kwargs)
+        if self._entered:
+            raise RuntimeError(
+                f"cannot register {type(namespace).__qualname__}: the client is in use already; "
+                "register namespaces before `async with` and before the first call"
+            )
+        self._events.register(namespace)
 
-    @overload
-    def try_remote(
-        self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, Result[T]]: ...
-    @overload
-    def try_remote(
-        self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, Result[T]]: ...
-    def try_remote(
-        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
+    def _begin(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        target = RemoteCallable.validate(fn)
+        if not generates(fn):
+            return self._call(Job(fn, target, stream=False), args, kwargs)
+        job = Job(fn, target, stream=True)
+        return items(self._caller, self._course(job, args, kwargs), job, self._timeout)
+
+    def _try(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Coroutine[Any, Any, Result[Any]]:
-        """Run a function as :meth:`remote` does; return a failure instead of raising it."""
-        return self._try(self._call(fn, RemoteCallable.validate(fn), args, kwargs))
+        target = RemoteCallable.validate(fn)
+        if generates(fn):
+            raise TypeError(
+                f"cannot try {target}: it is a generator function; iterate over remote(…) instead"
+            )
+        return self._tried(self._call(Job(fn, target, stream=False), args, kwargs))
 
-    async def _try(self, call: Coroutine[Any, Any, Any]) -> Result[Any]:
+    async def _tried(self, call: Coroutine[Any, Any, Any]) -> Result[Any]:
         try:
             return Ok(await call)
         except RemoteCallError as error:
             return Failed(error)
 
-    async def _call(
-        self,
-        fn: Callable[..., Any],
-        target: RemoteCallable,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> Any:
-        script = target.module if fn.__module__ == "__main__" else None
-        pickled = _pickle(target, args, kwargs, script)
-        segments = pickled.segments
-        size = payload_size(segments)
-        if size > MAX_PAYLOAD:
-            raise TypeError(f"{target}: arguments of {size:,} bytes are more than {MAX_PAYLOAD:,}")
-        trusted = os.environ.get("AGENTIX_PICKLE_TRUST") == "1"
-        form: messages.Form = "pickle" if trusted else "values"
-        call_id = f"{self._name}-{next(self._numbers)}"
-        call = Call(call_id, target, form, MAX_RESULT, 0, False, "", segments)
-        parts = pieces(pickled.stream, pickled.buffers)
+    async def _call(self, job: Job, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        course = self._course(job, args, kwargs)
         try:
             async with asyncio.timeout(self._timeout):
-                answer = await self._connection.ask(call, parts, target=target)
-                section = answer.sections[0]
-                read = functools.partial(_value, section, call, fn, script)
-                if section.size <= _QUICK:
-                    return read()
-                return await asyncio.to_thread(read)  # meanwhile the loop goes on
+                return await job.result(await self._caller.finish(course))
         except TimeoutError:
-            text = f"no result within {self._timeout:g} s; {_what_now(fn)}"
-            raise CallTimeout(RemoteErrorInfo("CallTimeout", text), target=target) from None
-        except ConnectionLost as exc:
-            raise self._connection.unreachable(exc, target) from exc
+            raise job.timed_out(f"no result within {self._timeout:g} s") from None
         except MalformedError as exc:
-            error = RemoteErrorInfo("MalformedResult", plain(str(exc), 500))
-            raise RemoteCallError(error, target=target) from exc
-        except NotAllowedError as exc:
-            raise _restricted(exc, target) from None
+            job.unreadable(exc)
 
-
-def _what_now(fn: Callable[..., Any]) -> str:
-    if inspect.iscoroutinefunction(fn):
-        return "the call was cancelled"
-    return "a thread cannot be stopped, so the function runs on until the sandbox is closed"
-
-
-def _pickle(
-    target: str, args: tuple[Any, ...], kwargs: dict[str, Any], script: str | None
-) -> arguments.Pickled:
-    try:
-        return arguments.dump(args, kwargs, script=script)
-    except Exception as exc:
-        # Whatever an argument's own code raises while it is taken apart.
-        raise TypeError(
-            f"the arguments of {target} cannot be sent: {type(exc).__name__}: {exc}"
-        ) from exc
-
-
-def _value(answer: Section, call: Call, fn: Callable[..., Any], script: str | None) -> Any:
-    """Give the value that an answer holds, or raise what it tells."""
-    message = answer.message
-    if isinstance(message, Failure) and message.id == call.id:
-        raise _failure(message, call.target)
-    if not isinstance(message, Value) or message.id != call.id:
-        raise MalformedError("the answer is to another call")
-    if message.form != call.form:
-        raise MalformedError("the result is not in the form asked for")
-    document, *buffers = answer.segments
-    if message.form == "values":
-        return decode(document, buffers, lambda: allowed_for(fn, script=script))
-    try:
-        return arguments.unpickle(document, buffers)
-    except Exception as exc:
-        text = f"the pickled result cannot be rebuilt here: {type(exc).__name__}: {exc}"
-        error = RemoteErrorInfo("UnpicklingError", plain(text, 500))
-        raise RemoteCallError(error, target=call.target) from exc
-
-
-def _restricted(exc: NotAllowedError, target: str) -> RestrictedUnpickleError:
-    module, name = plain(exc.module), plain(exc.qualname)
-    return RestrictedUnpickleError(
-        RemoteErrorInfo(
-            "RestrictedUnpickleError",
-            f"the result holds a {module}.{name}, which is not allowed here; name it in the "
-            f"function's return annotation, or allow it with agentix.results.allow_type({name}), or "
-            "set AGENTIX_PICKLE_TRUST=1 to trust this sandbox with full pickles",
-        ),
-        target=target,
-    )
-
-
-def _failure(failure: Failure, target: str) -> RemoteCallError:
-    cancelled = failure.kind == "cancelled"
-    # The sandbox has written all of it, and it will be printed.
-    error = RemoteErrorInfo(
-        plain(failure.type, MAX_TARGET),
-        _lines(failure.message),
-        _lines(failure.traceback),
-        cancelled,
-    )
-    if cancelled:
-        return CallCancelled(error, target=target)
-    if failure.kind == "exited":
-        return WorkerExited(error, target=target, returncode=failure.returncode)
-    return RemoteCallError(error, target=target)
-
-
-def _lines(text: str) -> str:
-    return plain(text, None, keep="\n\t")
+    def _course(self, job: Job, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Course:
+        """Put a call together."""
+        self._connection.check_open()
+        self._entered = True
+        pickled = job.pickled(args, kwargs)
+        segments = pickled.segments
+        far = self._wait is None and payload_size(segments) <= MAX_INLINE
+        call = Call(
+            f"{self._name}-{next(self._numbers)}",
+            job.target,
+            job.form,
+            MAX_RESULT,
+            MAX_WAIT if far else self._wait or 0,
+            job.stream,
+            pickled.minor,
+            segments,
+        )
+        return Course(call, pickled, far=far)

@@ -61,8 +61,9 @@ class SandboxProvider(ABC):
         config: SandboxConfig,
         *,
         timeout: float | None = 300,  # noqa: ASYNC109 - of the calls
+        http_sync_ms: int | None = 1000,
     ) -> AsyncIterator[Sandbox]:
-        """Yield a new sandbox, whose calls *timeout* bounds, and delete it at the end.
+        """Yield a new sandbox, and delete it at the end; the knobs are those of its calls.
 
         It is deleted on success, on an error and on cancellation; the first error is the one that
         is raised, and carries a note when the deletion failed as well.
@@ -78,6 +79,6 @@ class SandboxProvider(ABC):
         what = f"deleting sandbox {sandbox.sandbox_id}"
         within = _CLOSE_BOUND + self.delete_bound
         async with undone_on_error(end, what=what, within=within):
-            sandbox.configure(timeout=timeout)
+            sandbox.configure(timeout=timeout, http_sync_ms=http_sync_ms)
             yield sandbox
         await carry_out(end(), what=what, within=within)

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NewType, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NewType
 
+from agentix.client import RuntimeClient
+from agentix.client.remote import Remote
+from agentix.client.runtime import check_knobs
 from agentix.errors import ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
-    from types import TracebackType
+    from types import EllipsisType, TracebackType
     from typing import Self
 
-    from agentix.client import Health, Result, RuntimeClient
-
-P = ParamSpec("P")
-T = TypeVar("T")
+    from agentix.client import Health, Result
+    from agentix.sio import AsyncClientNamespace
 
 SandboxId = NewType("SandboxId", str)
 SandboxStatus = Literal["running", "exited"]
@@ -30,7 +31,7 @@ class SandboxInfo:
     status: SandboxStatus
 
 
-class Sandbox:
+class Sandbox(Remote):
     """A live sandbox: call functions in it.
 
     Providers make these. The connection opens with the first call and closes with :meth:`aclose`
@@ -41,6 +42,8 @@ class Sandbox:
         self._info = info
         self._token = token
         self._timeout: float | None = 300
+        self._http_sync_ms: int | None = 1000
+        self._namespaces: list[AsyncClientNamespace] = []
         self._client: RuntimeClient | None = None
         self._closed = False
 
@@ -67,47 +70,31 @@ class Sandbox:
         """Whether it ran when the provider gave this handle."""
         return self._info.status
 
-    def configure(self, *, timeout: float | None) -> None:
-        """Bound each call by *timeout* seconds, None for no bound; before the first call only.
+    def configure(
+        self,
+        *,
+        timeout: float | EllipsisType | None = ...,
+        http_sync_ms: int | EllipsisType | None = ...,
+    ) -> None:
+        """Set how calls are made, before the first call only; what is left out stays as it is.
 
-        Raises ProviderError after the first call, when it would have no effect.
+        Each is bounded by *timeout* seconds, and answered over HTTP if it ends within
+        *http_sync_ms* milliseconds; None is no bound, and no HTTP. Raises ProviderError after the
+        first call, when it would have no effect.
         """
-        if self._client is not None or self._closed:
-            raise ProviderError(
-                f"sandbox {self.sandbox_id} is connected already; "
-                "configure(…) works before the first call only"
-            )
-        if timeout is not None and not timeout > 0:
-            raise ValueError(f"timeout must be a positive number of seconds, not {timeout!r}")
-        self._timeout = timeout
+        self._check_unused("configure(…)")
+        timeout = self._timeout if timeout is ... else timeout
+        http_sync_ms = self._http_sync_ms if http_sync_ms is ... else http_sync_ms
+        check_knobs(timeout, http_sync_ms)
+        self._timeout, self._http_sync_ms = timeout, http_sync_ms
 
-    @overload
-    def remote(
-        self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, T]: ...
-    @overload
-    def remote(
-        self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, T]: ...
-    def remote(
-        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
-    ) -> Coroutine[Any, Any, Any]:
-        """Run *fn* inside the sandbox and return its value; see :meth:`RuntimeClient.remote`."""
-        return self._connected().remote(fn, *args, **kwargs)
+    def register_namespace(self, namespace: AsyncClientNamespace) -> None:
+        """Have the host's side of a namespace get the sandbox's events; before the first call only.
 
-    @overload
-    def try_remote(
-        self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, Result[T]]: ...
-    @overload
-    def try_remote(
-        self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
-    ) -> Coroutine[Any, Any, Result[T]]: ...
-    def try_remote(
-        self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
-    ) -> Coroutine[Any, Any, Result[Any]]:
-        """Run *fn* as :meth:`remote` does; return ``Ok(value)``, or ``Failed(error)``."""
-        return self._connected().try_remote(fn, *args, **kwargs)
+        Raises ProviderError after that, and TypeError or ValueError for what is no namespace.
+        """
+        self._check_unused(f"register_namespace({type(namespace).__qualname__})")
+        self._namespaces.append(namespace)
 
     async def health(self) -> Health:
         """Ask the runtime how it is; RuntimeUnreachable when it does not answer."""
@@ -131,6 +118,21 @@ class Sandbox:
     ) -> None:
         await self.aclose()
 
+    def _begin(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return self._connected()._begin(fn, args, kwargs)
+
+    def _try(
+        self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Coroutine[Any, Any, Result[Any]]:
+        return self._connected()._try(fn, args, kwargs)
+
+    def _check_unused(self, what: str) -> None:
+        if self._client is not None or self._closed:
+            raise ProviderError(
+                f"sandbox {self.sandbox_id} is connected already; "
+                f"{what} works before the first call only"
+            )
+
     def _connected(self) -> RuntimeClient:
         if self._closed:
             raise ProviderError(
@@ -138,7 +140,13 @@ class Sandbox:
                 "provider.get(sandbox_id) gives a new one"
             )
         if self._client is None:
-            from agentix.client import RuntimeClient  # only now: it loads what calls need
-
-            self._client = RuntimeClient(self.runtime_url, timeout=self._timeout, token=self._token)
+            client = RuntimeClient(
+                self.runtime_url,
+                timeout=self._timeout,
+                http_sync_ms=self._http_sync_ms,
+                token=self._token,
+            )
+            for namespace in self._namespaces:
+                client.register_namespace(namespace)
+            self._client = client
         return self._client

@@ -1,0 +1,236 @@
+"""Requests of one client brought to their answers, whatever becomes of the connections.
+
+A call is made over HTTP, with a short wait. If that does not bring its end, it is asked for over
+Socket.IO, where many can wait on one connection; a large result is only announced there, and comes
+over HTTP. Where a connection breaks, the client asks on another one. The runtime knows the call by
+its id, so that however often this happens it runs once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from agentix.client.connection import ConnectionLost, NotConnected
+from agentix.errors import RuntimeUnreachable
+from agentix.wire import messages
+from agentix.wire.errors import MalformedError
+from agentix.wire.frames import body_prefix, pieces
+from agentix.wire.messages import Await, Call, Cancel, Failure, Leave, Next, Noted, Pending, Records
+from agentix.wire.protocol import MAX_WAIT
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from agentix.client.connection import Answer, Connection, Section
+    from agentix.client.events import Events
+    from agentix.wire.arguments import Pickled
+
+_LONG: Final = 25_000
+"""Milliseconds for which a request on a connection of its own is held open at most."""
+
+_GIVE_UP: Final = 2.0
+"""Seconds after a connection broke in which another one has to come about."""
+
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 0.25
+_FAREWELL: Final = 2.0
+
+
+class Follower(Protocol):
+    """Gives the user what the sandbox's journal holds."""
+
+    async def reached(self, mark: int) -> None:
+        """Wait until the user has been given the records up to this one, for a bounded time."""
+
+    async def close(self) -> None:
+        """Stop following."""
+
+
+class Course:
+    """One call on its way: what was sent of it and where, and how long it may be out of touch.
+
+    A *far* one goes over Socket.IO from the beginning.
+    """
+
+    __slots__ = ("_pause", "_until", "arrived", "call", "far", "pickled", "sent", "waited")
+
+    def __init__(self, call: Call, pickled: Pickled, *, far: bool) -> None:
+        self.call = call
+        self.pickled = pickled
+        self.far = far
+        self.sent = False
+        """Whether any of it may have reached the runtime."""
+        self.arrived = False
+        """Whether the runtime has said that it knows the call."""
+        self.waited = False
+        self._until = 0.0
+        self._pause = 0.0
+
+    async def wait(self, lost: ConnectionLost, began: float) -> None:
+        """Wait a while before the next attempt; raise *lost* again when there is to be none."""
+        now = asyncio.get_running_loop().time()
+        if isinstance(lost, NotConnected) and not self.sent:
+            raise lost
+        self.sent = True
+        held = not isinstance(lost, NotConnected) and now - began > _GIVE_UP / 2
+        if held or not self._until:
+            self._until, self._pause = now + _GIVE_UP, 0.0
+        if now + self._pause > self._until:
+            raise lost
+        await asyncio.sleep(self._pause)
+        self._pause = min(max(2 * self._pause, _FIRST_PAUSE), _LONGEST_PAUSE)
+
+    def in_touch(self) -> None:
+        """Know that the runtime has answered."""
+        self.sent = self.arrived = True
+        self._until = 0.0
+
+
+class Caller:
+    """Makes the requests of one client, known to the runtime by its name."""
+
+    def __init__(self, connection: Connection, events: Events, name: str) -> None:
+        self._connection = connection
+        self._events = events
+        self._name = name
+        self._used = False
+        self._background: set[asyncio.Task[Any]] = set()
+        self.follower: Follower | None = None
+
+    async def finish(self, course: Course) -> Section:
+        """Make a call, and return the section that tells its end.
+
+        Raises :class:`RuntimeUnreachable`, and MalformedError for an answer that is none. If it is
+        cancelled, so is the call.
+        """
+        try:
+            answer = await self.begin(course)
+            while type(answer.sections[0].message) is Pending:
+                answer = await self._wait(course)
+        except (asyncio.CancelledError, MalformedError):
+            self.give_up(course)
+            raise
+        if self.follower is not None:
+            await self.follower.reached(answer.mark)
+        return answer.sections[0]
+
+    async def begin(self, course: Course) -> Answer:
+        """Make a call, and return the first answer to it."""
+        await self._events.ready(course.call.target)
+        return await self.answer(course, course.call)
+
+    async def _wait(self, course: Course) -> Answer:
+        """Ask for the end of a call that goes on, or whose result is too large for Socket.IO."""
+        far, course.far = course.far, not course.far
+        if far:
+            return await self.answer(course, Await(course.call.id, 0))
+        if course.waited:
+            await asyncio.sleep(_FIRST_PAUSE)  # it was said to be there, and it was not
+        course.waited = True
+        return await self.answer(course, Await(course.call.id, MAX_WAIT))
+
+    async def items(self, course: Course, after: int) -> Answer:
+        """Return the answer with the items of a stream after this number, or with its end."""
+        far = course.far
+        while True:
+            request = Next(course.call.id, after, MAX_WAIT if course.far else _LONG)
+            answer = await self.answer(course, request)
+            if type(answer.sections[0].message) is not Pending:
+                course.far = far
+                return answer
+            course.far = far and not course.far
+
+    async def answer(self, course: Course, request: Call | Await | Next) -> Answer:
+        """Return the answer to a request of this call, asked for as often as it takes."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            try:
+                answer = await self._ask(course, request)
+            except ConnectionLost as lost:
+                if self._connection.closed:
+                    raise self._connection.unreachable(lost, course.call.target) from lost
+                try:
+                    await course.wait(lost, began)
+                except ConnectionLost:
+                    raise self._connection.unreachable(lost, course.call.target) from lost
+                if type(request) is Call:
+                    request = Await(request.id, request.wait)
+                continue
+            message = answer.sections[0].message
+            unknown = isinstance(message, Failure) and message.kind == "unknown"
+            if unknown and type(request) is Await and not course.arrived:
+                request = course.call  # it has not arrived, so it has not begun
+                continue
+            course.in_touch()
+            return answer
+
+    async def _ask(self, course: Course, request: Call | Await | Next) -> Answer:
+        if self._connection.closed:
+            raise ConnectionLost("the client was closed")
+        self._used = True
+        call = course.call
+        parts = pieces(course.pickled.stream, course.pickled.buffers) if request is call else ()
+        if course.far:
+            body = b"".join((body_prefix(messages.dump(request)), *parts))
+            answer = self._connection.parse(request, await self._events.ask(body))
+        else:
+            answer = await self._connection.ask(request, parts, target=call.target)
+        if len(answer.sections) != 1 and type(request) is not Next:
+            raise MalformedError("the answer is longer than its message says")
+        for section in answer.sections:
+            message = section.message
+            if isinstance(message, Records | Noted) or message.id != call.id:
+                raise MalformedError("the answer is to another call")
+        return answer
+
+    def hold(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run this in the background, until it ends or the client is closed."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._let_go)
+        return task
+
+    def _let_go(self, task: asyncio.Task[Any]) -> None:
+        self._background.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever wants to know has it by now
+
+    def give_up(self, course: Course) -> None:
+        """Have a call be cancelled that may have been sent; nobody waits for that."""
+        if not self._connection.closed:
+            self.hold(self._tell(Cancel(course.call.id)))
+
+    async def _tell(self, request: Cancel | Leave) -> None:
+        """Make a request of which nothing is expected, for a bounded time."""
+        with contextlib.suppress(RuntimeUnreachable, MalformedError, TimeoutError):
+            async with asyncio.timeout(_FAREWELL):
+                while True:
+                    try:
+                        await self._connection.ask(request)
+                    except ConnectionLost as lost:
+                        if isinstance(lost, NotConnected) and type(request) is Leave:
+                            return
+                        await asyncio.sleep(_FIRST_PAUSE)
+                    else:
+                        return
+
+    async def close(self) -> None:
+        """Fail what is under way and say farewell, which ends all that is left of it."""
+        if not self._connection.end():
+            return
+        try:
+            tasks = list(self._background)
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks)
+            if self.follower is not None:
+                await self.follower.close()
+            await self._events.close()
+            if self._used:
+                await self._tell(Leave(self._name))
+        finally:
+            await self._connection.close()
