@@ -9,14 +9,17 @@ import sys
 import agentix
 
 PUBLIC = [
+    "AsyncClientNamespace",
     "BundleDeployer",
     "CallCancelled",
     "CallTimeout",
     "DeployedBundle",
     "Failed",
+    "Namespace",
     "Ok",
     "RemoteCallError",
     "RemoteCallable",
+    "RemoteSioError",
     "RestrictedUnpickleError",
     "Result",
     "RuntimeClient",
@@ -30,7 +33,9 @@ PUBLIC = [
     "WorkerExited",
     "__version__",
     "providers",
+    "register_namespace",
     "register_provider",
+    "request_handler",
 ]
 HEAVY = ["aiohttp", "asyncio", "cloudpickle", "docker", "msgpack", "numpy", "pydantic", "typer"]
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         CallCancelled,
         CallTimeout,
         RemoteCallError,
+        RemoteSioError,
         RestrictedUnpickleError,
         RuntimeUnreachable,
         WorkerExited,
@@ -34,18 +35,27 @@ if TYPE_CHECKING:
         SandboxResource,
     )
     from agentix.provider.registry import providers, register_provider
+    from agentix.sio import (
+        AsyncClientNamespace,
+        Namespace,
+        register_namespace,
+        request_handler,
+    )
 
     __version__: str
 
 _HOME = {
+    "AsyncClientNamespace": "agentix.sio",
     "BundleDeployer": "agentix.provider.base",
     "CallCancelled": "agentix.errors",
     "CallTimeout": "agentix.errors",
     "DeployedBundle": "agentix.provider.base",
     "Failed": "agentix.client",
+    "Namespace": "agentix.sio",
     "Ok": "agentix.client",
     "RemoteCallError": "agentix.errors",
     "RemoteCallable": "agentix.callables",
+    "RemoteSioError": "agentix.errors",
     "RestrictedUnpickleError": "agentix.errors",
     "Result": "agentix.client",
     "RuntimeClient": "agentix.client",
@@ -58,18 +68,23 @@ _HOME = {
     "SandboxResource": "agentix.provider.base",
     "WorkerExited": "agentix.errors",
     "providers": "agentix.provider.registry",
+    "register_namespace": "agentix.sio",
     "register_provider": "agentix.provider.registry",
+    "request_handler": "agentix.sio",
 }
 
 __all__ = [
+    "AsyncClientNamespace",
     "BundleDeployer",
     "CallCancelled",
     "CallTimeout",
     "DeployedBundle",
     "Failed",
+    "Namespace",
     "Ok",
     "RemoteCallError",
     "RemoteCallable",
+    "RemoteSioError",
     "RestrictedUnpickleError",
     "Result",
     "RuntimeClient",
@@ -83,7 +98,9 @@ __all__ = [
     "WorkerExited",
     "__version__",
     "providers",
+    "register_namespace",
     "register_provider",
+    "request_handler",
 ]
 
 

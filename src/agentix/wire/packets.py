@@ -27,6 +27,11 @@ _BIG: Final = 1 << 53
 class StrictPacket(MsgPackPacket):  # type: ignore[misc]
     """A packet in msgpack; decoding raises MalformedError for whatever is not one."""
 
+    def __init__(self, *arguments: Any, encoded_packet: object = None, **more: Any) -> None:
+        if encoded_packet is not None and not encoded_packet:
+            raise MalformedError("a packet is empty")  # which would stand for none to be decoded
+        super().__init__(*arguments, encoded_packet=encoded_packet, **more)
+
     def encode(self) -> bytes:
         """Encode the packet."""
         data: bytes = msgpack.packb(self._to_dict(), unicode_errors="surrogatepass")
