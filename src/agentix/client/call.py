@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from agentix.client.connection import ConnectionLost, NotConnected
+from agentix.client.follow import Follower
 from agentix.errors import RuntimeUnreachable
 from agentix.wire import messages
 from agentix.wire.errors import MalformedError
@@ -36,16 +37,6 @@ _GIVE_UP: Final = 2.0
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 0.25
 _FAREWELL: Final = 2.0
-
-
-class Follower(Protocol):
-    """Gives the user what the sandbox's journal holds."""
-
-    async def reached(self, mark: int) -> None:
-        """Wait until the user has been given the records up to this one, for a bounded time."""
-
-    async def close(self) -> None:
-        """Stop following."""
 
 
 class Course:
@@ -95,9 +86,10 @@ class Caller:
         self._connection = connection
         self._events = events
         self._name = name
-        self._used = False
+        self._follower: Follower | None = None
         self._background: set[asyncio.Task[Any]] = set()
-        self.follower: Follower | None = None
+        self.sandbox = ""
+        """What the records of its journal are told to be from."""
 
     async def finish(self, course: Course) -> Section:
         """Make a call, and return the section that tells its end.
@@ -112,12 +104,19 @@ class Caller:
         except (asyncio.CancelledError, MalformedError):
             self.give_up(course)
             raise
-        if self.follower is not None:
-            await self.follower.reached(answer.mark)
+        await self.reached(answer.mark)
         return answer.sections[0]
+
+    async def reached(self, mark: int) -> None:
+        """Wait until the user has been given the journal's records up to this one."""
+        if mark and self._follower is not None:
+            await self._follower.reached(mark)
 
     async def begin(self, course: Course) -> Answer:
         """Make a call, and return the first answer to it."""
+        if self._follower is None and not self._connection.closed:
+            self._follower = Follower(self._connection.ask, self._name, self.sandbox)
+            self._follower.start()
         await self._events.ready(course.call.target)
         return await self.answer(course, course.call)
 
@@ -170,7 +169,6 @@ class Caller:
     async def _ask(self, course: Course, request: Call | Await | Next) -> Answer:
         if self._connection.closed:
             raise ConnectionLost("the client was closed")
-        self._used = True
         call = course.call
         parts = pieces(course.pickled.stream, course.pickled.buffers) if request is call else ()
         if course.far:
@@ -227,10 +225,10 @@ class Caller:
                 task.cancel()
             if tasks:
                 await asyncio.wait(tasks)
-            if self.follower is not None:
-                await self.follower.close()
+            if self._follower is not None:
+                await self._follower.close()
             await self._events.close()
-            if self._used:
+            if self._follower is not None:
                 await self._tell(Leave(self._name))
         finally:
             await self._connection.close()

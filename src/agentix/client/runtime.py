@@ -108,6 +108,10 @@ class RuntimeClient(Remote):
             )
         self._events.register(namespace)
 
+    def _speaks_for(self, sandbox: str) -> None:
+        """Name the sandbox that records of its journal are from."""
+        self._caller.sandbox = sandbox
+
     def _begin(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         target = RemoteCallable.validate(fn)
         if not generates(fn):

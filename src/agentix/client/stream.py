@@ -46,8 +46,7 @@ async def items(
             if not ended:
                 number += len(sections)
                 coming = caller.hold(_more(caller, course, number))
-            if caller.follower is not None:
-                await caller.follower.reached(answer.mark)
+            await caller.reached(answer.mark)
             for section in sections:
                 if isinstance(section.message, Value):
                     return

@@ -146,6 +146,7 @@ class Sandbox(Remote):
                 http_sync_ms=self._http_sync_ms,
                 token=self._token,
             )
+            client._speaks_for(self.sandbox_id)
             for namespace in self._namespaces:
                 client.register_namespace(namespace)
             self._client = client
