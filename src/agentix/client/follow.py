@@ -24,6 +24,7 @@ from agentix.errors import RuntimeUnreachable
 from agentix.utils.log.replay import LogReplay
 from agentix.wire import records
 from agentix.wire.errors import MalformedError
+from agentix.wire.frames import PREFIX
 from agentix.wire.messages import Follow, Records
 from agentix.wire.records import Log, Output
 
@@ -48,6 +49,7 @@ _BOUND: Final = 10.0
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 2.0
 _FAREWELL: Final = 1.0
+_MOST_TOLD: Final = 10
 _MOST_JOURNALS: Final = 4096
 
 
@@ -59,6 +61,7 @@ class _Journal:
         self.received = 0
         self.delivered = 0
         self._queue: deque[Iterator[tuple[int, Entry | MalformedError | str]]] = deque()
+        self._unreadable = 0
         self._lock = threading.Lock()
         # Never waited for: a handler may wait for the thread that would wait here.
         self._delivering = threading.Lock()
@@ -110,7 +113,10 @@ class _Journal:
         if isinstance(entry, Log | Output):
             self._log.deliver(entry)
         elif isinstance(entry, MalformedError):
-            self._log.notice(f"a record of the sandbox cannot be read: {entry}")
+            self._unreadable += 1
+            if self._unreadable <= _MOST_TOLD:
+                last = "; more like it are not told" if self._unreadable == _MOST_TOLD else ""
+                self._log.notice(f"a record of the sandbox cannot be read: {entry}{last}")
         elif isinstance(entry, str):
             if entry:
                 self._log.notice(entry)
@@ -203,8 +209,7 @@ class Follower:
                         await self._deliver()
         finally:
             self._leave()
-            for waiter in self._waiting:
-                _set(waiter)
+            self._tell(everybody=True)
 
     def _is_past(self, mark: int) -> bool:
         return self._journal is not None and mark <= self._journal.delivered
@@ -241,10 +246,9 @@ class Follower:
         journal = self._journal
         while journal is not None and journal.delivered < self._received:
             own = journal.deliver()
-            for waiter, mark in self._waiting.items():
-                if mark <= journal.delivered:
-                    _set(waiter)
+            self._tell()
             await asyncio.sleep(0 if own else 0.001)
+        self._tell()
 
     async def _next(self, wait: int) -> bool:
         """Ask for the next records; tell whether there were any."""
@@ -261,6 +265,8 @@ class Follower:
         elif found.count and self._journal is not None:
             if found.first <= after:
                 raise MalformedError("the records have come before")
+            if found.count * PREFIX.size > len(section.segments[0]):
+                raise MalformedError("the records are not all there")
             self._journal.put(after, found.first, found.count, section.segments[0])
             self._received = found.first + found.count - 1
             return True
@@ -276,19 +282,17 @@ class Follower:
         self._journal = _join(journal, self._sandbox)
         self._journal.begin(after)
         self._journal.deliver()
+        self._tell()
+
+    def _tell(self, *, everybody: bool = False) -> None:
         for waiter, mark in self._waiting.items():
-            if self._is_past(mark):
-                _set(waiter)
+            if (everybody or self._is_past(mark)) and not waiter.done():
+                waiter.set_result(None)
 
     def _leave(self) -> None:
         if self._journal is not None:
             self._journal.followers -= 1
             self._journal = None
-
-
-def _set(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
 
 
 def _missing(count: int) -> str:

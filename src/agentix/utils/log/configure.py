@@ -83,8 +83,8 @@ class _Formatter(logging.Formatter):
         self._context = context
         try:
             super().__init__(form, defaults={"context": context})
-            self.format(logging.LogRecord("", 0, "", 0, "", None, None))
-        except (ValueError, TypeError) as exc:
+            self.format(logging.getLogRecordFactory()("", 0, "", 0, "", None, None))
+        except (ValueError, TypeError, KeyError) as exc:
             raise ValueError(f"log format {form!r} cannot be used: {exc}") from exc
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging's name
