@@ -559,3 +559,34 @@ async def auntil(path: str, value: Any = None) -> Any:
         except asyncio.CancelledError:
             continue
     return value
+
+
+def flood(frame: bytes, seconds: float) -> int:
+    """Write the same frame to the channel again and again; tell how often."""
+    import select
+    import socket
+
+    for fd in range(64, 1024):  # below are the loop's own sockets
+        try:
+            found = socket.socket(fileno=os.dup(fd))
+        except OSError:
+            continue
+        with found:
+            if found.family == socket.AF_UNIX and found.getpeername() == "":
+                break
+    else:
+        raise OSError("there is no channel")
+    found = socket.socket(fileno=os.dup(fd))
+    with found:
+        end = time.monotonic() + seconds
+        count = 0
+        while time.monotonic() < end:
+            piece = memoryview(frame * 1000)
+            while piece:
+                select.select([], [found], [])
+                try:
+                    piece = piece[found.send(piece) :]
+                except BlockingIOError:
+                    continue
+            count += 1000
+    return count

@@ -52,6 +52,7 @@ def _in_server(runtime: LocalRuntime) -> tuple[int, int, int]:
 
     async def count() -> int:
         async with raw(runtime) as one:
+            await one.call("write_stdout", b"")  # the log file is open from then on
             found: int = (await one.call("running")).value()
             return found
 

@@ -36,6 +36,9 @@ _CHUNK: Final = 256 << 10
 _HIGH_WATER: Final = 8 << 20
 _LOW_WATER: Final = 1 << 20
 _LOOK_EVERY: Final = 50  # milliseconds
+_TURN: Final = 256
+"""Frames that are taken in one turn of the loop: a piece may hold tens of thousands."""
+
 _BATCH: Final = 256
 _MANY: Final = 4
 """More frames than that in one piece are answered in one piece."""
@@ -67,6 +70,8 @@ class Channel:
         self._lost = lost
         self._inbox = bytearray(_CHUNK)
         self._filled = 0
+        # Whether whole frames are left in the inbox, for the loop's next turn.
+        self._rest = False
         self._descriptors: deque[int | None] = deque()
         self._arrived: deque[tuple[bytes, Payload | None]] = deque()
         self._outbox: deque[tuple[Buffer, Parcel | None]] = deque()
@@ -190,7 +195,34 @@ class Channel:
             self._lost(reason)
 
     def _readable(self) -> bool:
-        """Read once; tell whether there may be more."""
+        """Read once, or go on with what has been read; tell whether there may be more."""
+        if self._rest:
+            self._rest = False
+        elif not self._read():
+            return False
+        wrong = ""
+        try:
+            self._take_apart()
+        except MalformedError as exc:
+            wrong = str(exc)
+        try:
+            self._deliver()
+        except MalformedError as exc:
+            wrong = wrong or str(exc)
+        except BaseException:
+            self._end("a frame could not be taken")
+            raise
+        if wrong:
+            self._end(wrong)
+        elif self._rest and not self.closed:
+            self._loop.call_soon(self._go_on)
+        return not wrong
+
+    def _go_on(self) -> None:
+        if self._rest and not self.closed:
+            self._readable()
+
+    def _read(self) -> bool:
         space = memoryview(self._inbox)[self._filled :]
         try:
             count, ancillary, flags, _ = self._sock.recvmsg_into([space], _ANCILLARY, _CLOEXEC)
@@ -207,21 +239,7 @@ class Channel:
             self._end("the other end closed it")
             return False
         self._filled += count
-        wrong = ""
-        try:
-            self._take_apart()
-        except MalformedError as exc:
-            wrong = str(exc)
-        try:
-            self._deliver()
-        except MalformedError as exc:
-            wrong = wrong or str(exc)
-        except BaseException:
-            self._end("a frame could not be taken")
-            raise
-        if wrong:
-            self._end(wrong)
-        return not wrong
+        return True
 
     def _deliver(self) -> None:
         """Pass on what has come; a receiver may have the loop run, and so come back to here."""
@@ -250,6 +268,9 @@ class Channel:
             head, inline, parcel = frame_sizes(self._inbox, at)
             need = FRAME.size + head + inline
             if self._filled - at < need:
+                break
+            if len(self._arrived) >= _TURN:
+                self._rest = True
                 break
             middle = at + FRAME.size + head
             message = bytes(self._inbox[at + FRAME.size : middle])

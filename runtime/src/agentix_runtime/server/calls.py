@@ -210,8 +210,10 @@ class Calls:
         self._timer = self._loop.call_later(min(1.0, absent / 4), self._look_after)
 
     def close(self) -> None:
-        """Stop looking after clients and answers."""
+        """Stop looking after clients, and let go of all answers."""
         self._timer.cancel()
+        for call in self._calls.values():
+            call.let_go()
 
     # For those who carry requests
 
