@@ -1,181 +1,121 @@
-"""Requests to a runtime without the client: each by hand, over one connection or several."""
+"""A server made by hand: it answers requests with whatever bytes a test wants, however wrong."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import json
-import os
-from dataclasses import dataclass
+import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from agentix.wire import arguments, messages
-from agentix.wire.frames import MARK, PREFIX, body_prefix, payload_size, pieces
-from agentix.wire.messages import (
-    Call,
-    Failure,
-    Item,
-    Leave,
-    Message,
-    Noted,
-    Pending,
-    Records,
-    Value,
-)
-from agentix.wire.protocol import CONTENT_TYPE
-from agentix.wire.values.decode import decode
+from agentix import RuntimeClient
+from agentix.wire import messages
+from agentix.wire.frames import MARK, body_prefix
+from agentix.wire.messages import Await, Call, Cancel, Failure, Follow, Leave, Next, Noted
+from local_runtime import apart
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
+    from pathlib import Path
 
-    from local_runtime import LocalRuntime
-
-_ANSWERS = (Value, Failure, Item, Pending, Records, Noted)
-
-
-@dataclass
-class Answer:
-    """An answer, taken apart."""
-
-    mark: int
-    sections: list[tuple[Message, bytes]]
-
-    @property
-    def message(self) -> Message:
-        """The message of the only section."""
-        ((message, _),) = self.sections
-        return message
-
-    def value(self) -> Any:
-        """The value of the only section."""
-        ((message, payload),) = self.sections
-        assert isinstance(message, Value | Item), message
-        assert len(message.segments) == 1
-        return decode(memoryview(payload), [], dict)
-
-    def failure(self) -> Failure:
-        """The failure that is the only section."""
-        message = self.message
-        assert isinstance(message, Failure), message
-        return message
+REQUESTS = (Call, Await, Next, Cancel, Follow, Leave)
 
 
-def take_apart(body: bytes) -> Answer:
-    """Read an answer's body."""
-    (mark,) = MARK.unpack_from(body)
-    at, sections = MARK.size, []
-    while at < len(body):
-        (size,) = PREFIX.unpack_from(body, at)
-        at += PREFIX.size
-        message = messages.load(body[at : at + size], _ANSWERS)
-        at += size
-        length = payload_size(getattr(message, "segments", (0,)))
-        sections.append((message, body[at : at + length]))
-        at += length
-    assert at == len(body)
-    return Answer(mark, sections)
+def unix(path: Path) -> str:
+    """Make a URL of a socket's path."""
+    return f"http+unix://{quote(str(path), safe='')}"
 
 
-class Raw:
-    """One connection, and a client's name."""
-
-    def __init__(
-        self,
-        runtime: LocalRuntime,
-        streams: tuple[asyncio.StreamReader, asyncio.StreamWriter],
-        name: str,
-    ) -> None:
-        self._reader, self._writer = streams
-        self._head = (
-            f"POST /rpc HTTP/1.1\r\nHost: r\r\nAuthorization: Bearer {runtime.token}\r\n"
-            f"Content-Type: {CONTENT_TYPE}\r\nContent-Length: "
-        )
-        self._numbers = itertools.count(1)
-        self.name = name
-
-    def id(self) -> str:
-        """Make up a call's id."""
-        return f"{self.name}-{next(self._numbers)}"
-
-    async def send(self, message: Message, payload: bytes = b"") -> None:
-        """Send a request."""
-        body = body_prefix(messages.dump(message)) + payload
-        self._writer.write(f"{self._head}{len(body)}\r\n\r\n".encode() + body)
-        await self._writer.drain()
-
-    async def receive(self) -> Answer:
-        """Read an answer."""
-        return take_apart(await self._read())
-
-    async def _read(self) -> bytes:
-        async with asyncio.timeout(60):
-            head = await self._reader.readuntil(b"\r\n\r\n")
-            length = int(head.partition(b"Content-Length: ")[2].partition(b"\r\n")[0])
-            body = await self._reader.readexactly(length)
-        assert head.startswith(b"HTTP/1.1 200 "), (head, body)
-        return body
-
-    async def ask(self, message: Message, payload: bytes = b"") -> Answer:
-        """Send a request and read its answer."""
-        await self.send(message, payload)
-        return await self.receive()
-
-    async def begin(
-        self,
-        name: str,
-        *args: Any,
-        call_id: str = "",
-        wait: int = 60_000,
-        stream: bool = False,
-        limit: int = 1 << 30,
-    ) -> str:
-        """Send a call of a function in :mod:`local_runtime.far`, without reading the answer."""
-        call_id = call_id or self.id()
-        pickled = arguments.dump(args, {})
-        target = f"local_runtime.far::{name}"
-        call = Call(call_id, target, "values", limit, wait, stream, "", pickled.segments)
-        await self.send(call, b"".join(pieces(pickled.stream, pickled.buffers)))
-        return call_id
-
-    async def call(self, name: str, *args: Any, **options: Any) -> Answer:
-        """Call a function in :mod:`local_runtime.far`."""
-        await self.begin(name, *args, **options)
-        return await self.receive()
-
-    async def worker(self) -> int:
-        """Ask which process new calls go to."""
-        rest = self._head.partition("\r\n")[2]
-        rest = rest.rpartition("Content-Type")[0]
-        self._writer.write(f"GET /health HTTP/1.1\r\n{rest}\r\n".encode())
-        about = json.loads(await self._read())
-        return int(about["worker"]["pid"] or 0)
-
-    async def close(self) -> None:
-        """Close the connection."""
-        self._writer.close()
-        with contextlib.suppress(OSError):
-            await self._writer.wait_closed()
+def body(*messages_: Any, payload: bytes = b"", mark: int = 0) -> bytes:
+    """Put an answer together; the payload is the last message's."""
+    return (
+        MARK.pack(mark) + b"".join(body_prefix(messages.dump(one)) for one in messages_) + payload
+    )
 
 
-async def connect(runtime: LocalRuntime, name: str | None = None) -> Raw:
-    """Open a connection."""
-    if runtime.tcp:
-        streams = await asyncio.open_connection("127.0.0.1", runtime.port, limit=1 << 30)
-    else:
-        streams = await asyncio.open_unix_connection(str(runtime.socket), limit=1 << 30)
-    return Raw(runtime, streams, name or os.urandom(8).hex())
+def http(answer: bytes, status: str = "200 OK", length: int | None = None) -> bytes:
+    """Put a body's HTTP in front of it."""
+    size = len(answer) if length is None else length
+    return f"HTTP/1.1 {status}\r\nContent-Length: {size}\r\n\r\n".encode() + answer
+
+
+class Connection:
+    """One connection as the server sees it."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    async def request(self) -> Any:
+        """Read the next request; ``None`` at the end, ``"health"`` for one that is no message."""
+        try:
+            head = await self.reader.readuntil(b"\r\n\r\n")
+            length = re.search(rb"Content-Length: (\d+)", head)
+            if length is None:
+                return "health"
+            data = await self.reader.readexactly(int(length[1]))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        return messages.load(apart(data)[0], REQUESTS)
+
+    async def send(self, data: bytes, size: int = 1 << 30) -> None:
+        """Send bytes, in pieces of this size."""
+        with contextlib.suppress(ConnectionError):
+            for at in range(0, len(data), size):
+                self.writer.write(data[at : at + size])
+                await self.writer.drain()
+                await asyncio.sleep(0)
+
+    async def ended(self) -> None:
+        """Wait until the client has closed it."""
+        with contextlib.suppress(ConnectionError):
+            while await self.reader.read(1 << 16):
+                pass
 
 
 @contextlib.asynccontextmanager
-async def raw(runtime: LocalRuntime, name: str | None = None) -> AsyncIterator[Raw]:
-    """Have a connection, and leave nothing of its client in the end."""
-    connection = await connect(runtime, name)
+async def raw_server(
+    folder: Path, serve: Callable[[Connection, Any], Awaitable[bool]], **options: Any
+) -> AsyncIterator[RuntimeClient]:
+    """Answer requests by ``serve(connection, request)``, and give a client of that.
+
+    It tells whether the connection goes on. What clients ask for their own sake (the journal, a
+    farewell) is answered without it.
+    """
+    tasks: set[asyncio.Task[Any]] = set()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        connection = Connection(reader, writer)
+        try:
+            while (request := await connection.request()) is not None:
+                if isinstance(request, Follow):
+                    await connection.ended()
+                elif isinstance(request, Leave):
+                    await connection.send(http(body(Noted())))
+                elif not await serve(connection, request):
+                    break
+        except asyncio.CancelledError:
+            pass  # the test is over; asyncio's streams would make an error of it
+        finally:
+            tasks.discard(task)
+            writer.transport.abort()
+
+    server = await asyncio.start_unix_server(accept, folder / "s")
     try:
-        yield connection
+        async with RuntimeClient(unix(folder / "s"), **{"timeout": 20, **options}) as client:
+            yield client
     finally:
-        await connection.close()
-        if runtime.process.poll() is None:
-            last = await connect(runtime)
-            await last.ask(Leave(connection.name))
-            await last.close()
+        server.close()
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        await asyncio.sleep(0)
+
+
+def unknown(request: Any) -> bytes:
+    """Answer that there is no such call."""
+    return http(body(Failure(request.id, "unknown", "UnknownCall", "no such call has arrived")))

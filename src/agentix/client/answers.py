@@ -26,7 +26,8 @@ Answered: TypeAlias = Value | Failure | Pending | Item | Records | Noted
 _LAZY: Final = 1 << 20
 """Bytes from which writable memory comes in pages of its own."""
 
-_MOST_SECTIONS: Final = 1024
+_HEADS: Final = 4 << 20
+"""Bytes of an answer beside the largest payload."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,17 @@ class Section:
 
 
 @dataclass(frozen=True, slots=True)
+class Expected:
+    """What may be answered to a request."""
+
+    messages: tuple[type[Message], ...]
+    limit: int
+    """Bytes of the largest payload."""
+    sections: int = 1
+    """How many messages at most."""
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """One answer: the number of the last record before it, and what it says."""
 
@@ -50,12 +62,13 @@ class Answer:
     sections: list[Section]
 
 
-def read_answer(
-    size: int, expected: tuple[type[Message], ...], limit: int
-) -> Generator[bytearray | memoryview, None, Answer]:
-    """Read an answer of this length; no section's payload may take more than *limit* bytes."""
+def read_answer(size: int, expected: Expected) -> Generator[bytearray | memoryview, None, Answer]:
+    """Read an answer of this length."""
     if size < MARK.size + PREFIX.size:
         raise MalformedError("the answer is too short to be one")
+    limit = expected.limit
+    if size > limit + _HEADS:
+        raise MalformedError(f"the answer takes {size:,} bytes, and {limit:,} are accepted")
     start = bytearray(MARK.size + PREFIX.size)
     yield start
     mark: int = MARK.unpack_from(start)[0]
@@ -69,7 +82,7 @@ def read_answer(
         head = bytearray(length)
         yield head
         left -= length
-        message: Answered = messages.load(head, expected)  # type: ignore[assignment]
+        message: Answered = messages.load(head, expected.messages)  # type: ignore[assignment]
         section = Section(message)
         if isinstance(message, Value | Item | Records):
             length = payload_size(message.segments)
@@ -84,7 +97,7 @@ def read_answer(
         sections.append(section)
         if not left:
             return Answer(mark, sections)
-        if left < PREFIX.size or len(sections) == _MOST_SECTIONS:
+        if left < PREFIX.size or len(sections) == expected.sections:
             raise MalformedError("the answer is longer than its message says")
         prefix = bytearray(PREFIX.size)
         yield prefix
@@ -116,9 +129,9 @@ def _payload(
             segments.append(pages)
 
 
-def parse_answer(data: bytes, expected: tuple[type[Message], ...], limit: int) -> Answer:
+def parse_answer(data: bytes, expected: Expected) -> Answer:
     """Read an answer that has come as a whole."""
-    reader = read_answer(len(data), expected, limit)
+    reader = read_answer(len(data), expected)
     view = memoryview(data)
     while True:
         try:

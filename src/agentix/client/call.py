@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 _LONG: Final = 25_000
 """Milliseconds for which a request on a connection of its own is held open at most."""
 
+_MEANWHILE: Final = 2_000
+"""Milliseconds for which it is, until there is a Socket.IO connection."""
+
 _GIVE_UP: Final = 2.0
 """Seconds after a connection broke in which another one has to come about."""
 
@@ -45,7 +48,7 @@ class Course:
     A *far* one goes over Socket.IO from the beginning.
     """
 
-    __slots__ = ("_pause", "_until", "arrived", "call", "far", "pickled", "sent", "waited")
+    __slots__ = ("_pause", "_until", "arrived", "asked", "call", "far", "pickled", "sent")
 
     def __init__(self, call: Call, pickled: Pickled, *, far: bool) -> None:
         self.call = call
@@ -55,7 +58,8 @@ class Course:
         """Whether any of it may have reached the runtime."""
         self.arrived = False
         """Whether the runtime has said that it knows the call."""
-        self.waited = False
+        self.asked = 0.0
+        """When its end was last asked for."""
         self._until = 0.0
         self._pause = 0.0
 
@@ -122,13 +126,19 @@ class Caller:
 
     async def _wait(self, course: Course) -> Answer:
         """Ask for the end of a call that goes on, or whose result is too large for Socket.IO."""
-        far, course.far = course.far, not course.far
-        if far:
-            return await self.answer(course, Await(course.call.id, 0))
-        if course.waited:
-            await asyncio.sleep(_FIRST_PAUSE)  # it was said to be there, and it was not
-        course.waited = True
-        return await self.answer(course, Await(course.call.id, MAX_WAIT))
+        loop = asyncio.get_running_loop()
+        if loop.time() - course.asked < _FIRST_PAUSE:
+            await asyncio.sleep(_FIRST_PAUSE)  # the answers come faster than things can change
+        course.asked = loop.time()
+        wait = 0
+        if course.far:
+            course.far = False
+        elif self._events.connected:
+            course.far, wait = True, MAX_WAIT
+        else:
+            self._events.prepare()  # which takes a while the first time
+            wait = _MEANWHILE
+        return await self.answer(course, Await(course.call.id, wait))
 
     async def items(self, course: Course, after: int) -> Answer:
         """Return the answer with the items of a stream after this number, or with its end."""
@@ -176,8 +186,6 @@ class Caller:
             answer = self._connection.parse(request, await self._events.ask(body))
         else:
             answer = await self._connection.ask(request, parts, target=call.target)
-        if len(answer.sections) != 1 and type(request) is not Next:
-            raise MalformedError("the answer is longer than its message says")
         for section in answer.sections:
             message = section.message
             if isinstance(message, Records | Noted) or message.id != call.id:

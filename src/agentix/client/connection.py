@@ -9,7 +9,14 @@ import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
-from agentix.client.answers import Answer, Section, parse_answer, read_answer, read_text
+from agentix.client.answers import (
+    Answer,
+    Expected,
+    Section,
+    parse_answer,
+    read_answer,
+    read_text,
+)
 from agentix.client.health import Health
 from agentix.client.http import ConnectionLost, NotConnected, Pool
 from agentix.errors import RemoteErrorInfo, RuntimeUnreachable
@@ -25,7 +32,6 @@ from agentix.wire.messages import (
     Follow,
     Item,
     Leave,
-    Message,
     Next,
     Noted,
     Pending,
@@ -53,14 +59,15 @@ _PATIENCE: Final = 30.0
 _MOST_JSON: Final = 64 << 10
 _MOST_WORDS: Final = 200
 
+_MOST_SECTIONS: Final = 128
 _ENDS: Final = (Value, Failure, Pending)
-_EXPECTED: Final[dict[type[Request], tuple[tuple[type[Message], ...], int]]] = {
-    Call: (_ENDS, MAX_RESULT),
-    Await: (_ENDS, MAX_RESULT),
-    Next: ((Item, *_ENDS), MAX_RESULT),
-    Follow: ((Records,), 4 * MAX_RECORD),
-    Cancel: ((Noted,), 0),
-    Leave: ((Noted,), 0),
+_EXPECTED: Final[dict[type[Request], Expected]] = {
+    Call: Expected(_ENDS, MAX_RESULT),
+    Await: Expected(_ENDS, MAX_RESULT),
+    Next: Expected((Item, *_ENDS), MAX_RESULT, _MOST_SECTIONS),
+    Follow: Expected((Records,), 4 * MAX_RECORD),
+    Cancel: Expected((Noted,), 0),
+    Leave: Expected((Noted,), 0),
 }
 
 
@@ -111,7 +118,7 @@ class Connection:
         refuses it; and :class:`~agentix.wire.errors.MalformedError` for an answer that is none.
         """
         head = messages.dump(request)
-        expected, limit = _expected(request)
+        expected = _EXPECTED[type(request)]
         size = payload_size(request.segments) if type(request) is Call else 0
         start = b"%b%d\r\n\r\n%b" % (self._post, 4 + len(head) + size, body_prefix(head))
         if size <= _SMALL:
@@ -119,7 +126,7 @@ class Connection:
 
         def make(status: int, length: int) -> Generator[Any, None, Answer | _Refusal]:
             if status == 200:
-                return read_answer(length, expected, limit)
+                return read_answer(length, expected)
             return _refusal(status, length)
 
         patience = _PATIENCE + getattr(request, "wait", 0) / 1000
@@ -130,7 +137,7 @@ class Connection:
 
     def parse(self, request: Request, data: bytes) -> Answer:
         """Read the answer to a request that has come another way."""
-        return parse_answer(data, *_expected(request))
+        return parse_answer(data, _EXPECTED[type(request)])
 
     async def health(self) -> Health:
         """Ask the runtime about itself."""
@@ -190,12 +197,6 @@ class Connection:
             f"the bundle speaks protocol {protocol} (agentix {agentix}) and this host protocol "
             f"{PROTOCOL} (agentix {version('agentix')}); rebuild the bundle with `agentix build`",
         )
-
-
-def _expected(request: Request) -> tuple[tuple[type[Message], ...], int]:
-    """Say what may be answered, and how large a payload with it."""
-    expected, limit = _EXPECTED[type(request)]
-    return expected, request.limit if type(request) is Call else limit
 
 
 def _shown(value: object) -> str:

@@ -107,6 +107,18 @@ class Events:
         if self._namespaces is not None and self._link is None:
             await self._reached(target)
 
+    @property
+    def connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._link is not None
+
+    def prepare(self) -> None:
+        """Begin to connect; what comes of it shows in time."""
+        if self._link is None and self._opening is None and not self._closed:
+            self._begun = True
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+            self._opening.add_done_callback(self._opened)
+
     async def ask(self, request: bytes) -> bytes:
         """Send a request, and return its answer, both as they are over HTTP.
 
@@ -223,9 +235,8 @@ class Events:
             raise RuntimeError(f"the client of {self._url.text} is closed")
         if self._link is not None:
             return self._link
-        if self._opening is None:
-            self._opening = asyncio.get_running_loop().create_task(self._open())
-            self._opening.add_done_callback(self._opened)
+        self.prepare()
+        assert self._opening is not None  # noqa: S101
         return await asyncio.shield(self._opening)
 
     def _opened(self, task: asyncio.Task[Link]) -> None:
