@@ -6,19 +6,18 @@ already holds. No name is imported or looked up as an attribute.
 
 from __future__ import annotations
 
-import dataclasses
-import enum
-import inspect
-import types
-import typing
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final, TypeAlias, TypeVar, get_args, get_type_hints
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
+
+from agentix.wire.values.annotations import reach, return_annotation
+from agentix.wire.values.shapes import shape_of
 
 T = TypeVar("T")
 Names: TypeAlias = Mapping[tuple[str, str], type]
 
-_by_user: Final[set[type]] = set()
+_by_user: Final[dict[type, None]] = {}
 _by_function: Final[WeakKeyDictionary[Callable[..., Any], list[type]]] = WeakKeyDictionary()
 
 
@@ -34,13 +33,20 @@ def allow_type(cls: type[T]) -> type[T]:
 
     Raises TypeError for what no result can hold, whether it is allowed or not.
     """
-    reached = list(_reach(cls))
-    if cls not in reached:
+    given: object = cls  # whatever type checkers have let through
+    if not isinstance(given, type) or shape_of(given) is None:
         raise TypeError(
             f"cannot allow {cls!r}: it is no dataclass, named tuple, enum or pydantic model"
         )
-    _by_user.update(reached)
+    _by_user[cls] = None
+    _all_by_user.cache_clear()
     return cls
+
+
+@functools.cache
+def _all_by_user() -> list[type]:
+    # Not before they are asked for: a field may be annotated with a class further down.
+    return _shaped(list(_by_user))
 
 
 def allowed_for(function: Callable[..., Any], *, script: str | None = None) -> Names:
@@ -49,7 +55,7 @@ def allowed_for(function: Callable[..., Any], *, script: str | None = None) -> N
     ``script`` is the importable name of ``__main__``, by which a bundle knows a script's classes.
     """
     names: dict[tuple[str, str], type] = {}
-    for cls in (*_reachable(function), *_by_user):
+    for cls in (*_reachable(function), *_all_by_user()):
         names[cls.__module__, cls.__qualname__] = cls
         if cls.__module__ == "__main__" and script is not None:
             names[script, cls.__qualname__] = cls
@@ -60,64 +66,11 @@ def _reachable(function: Callable[..., Any]) -> list[type]:
     try:
         known = _by_function.get(function)
     except TypeError:  # no weak reference to it can be had
-        return list(_reach(return_annotation(function)))
+        return _shaped(return_annotation(function))
     if known is None:
-        known = _by_function[function] = list(_reach(return_annotation(function)))
+        known = _by_function[function] = _shaped(return_annotation(function))
     return known
 
 
-def return_annotation(function: Callable[..., Any]) -> Any:
-    """Resolve what a function says it returns; ``None`` if it does not say, or not resolvably."""
-    inner: Any = inspect.unwrap(function)
-    try:
-        # The return annotation alone: a parameter's may name what only a type checker imports.
-        said = types.SimpleNamespace(__annotations__={"return": inner.__annotations__["return"]})
-        return get_type_hints(said, inner.__globals__, include_extras=True)["return"]
-    except (AttributeError, KeyError, NameError, SyntaxError, TypeError):
-        return None
-
-
-def _reach(hint: Any) -> Iterator[type]:
-    """Walk everything that an annotation leads to."""
-    seen: set[int] = set()
-    todo: list[Any] = [hint]
-    while todo:
-        hint = todo.pop()
-        if hint is None or id(hint) in seen:
-            continue
-        seen.add(id(hint))
-        if isinstance(hint, list | tuple):
-            todo.extend(hint)
-            continue
-        todo.extend(get_args(hint))
-        todo.append(typing.get_origin(hint))
-        todo.append(getattr(hint, "__value__", None))  # type X = …
-        todo.append(getattr(hint, "__supertype__", None))  # NewType
-        if isinstance(hint, typing.TypeVar):
-            todo.extend((hint.__bound__, *hint.__constraints__))
-        if isinstance(hint, type):
-            if _has_fields(hint) or issubclass(hint, enum.Enum):
-                yield hint
-            todo.extend(field_types(hint).values())
-
-
-def _has_fields(cls: type) -> bool:
-    return (
-        dataclasses.is_dataclass(cls)
-        or hasattr(cls, "__pydantic_fields__")
-        or (issubclass(cls, tuple) and hasattr(cls, "_fields"))
-    )
-
-
-def field_types(cls: type) -> dict[str, Any]:
-    """Resolve the annotations of a class that has fields, as far as they can be resolved."""
-    if not _has_fields(cls) and not typing.is_typeddict(cls):
-        return {}
-    if isinstance(models := getattr(cls, "__pydantic_fields__", None), dict) and not (
-        dataclasses.is_dataclass(cls)
-    ):
-        return {name: field.annotation for name, field in models.items()}
-    try:
-        return get_type_hints(cls, include_extras=True)
-    except (AttributeError, NameError, SyntaxError, TypeError):
-        return {}
+def _shaped(hint: Any) -> list[type]:
+    return [cls for cls in reach(hint) if shape_of(cls) is not None]

@@ -92,15 +92,19 @@ def decode_array(
         raise MalformedError("an array is not described as arrays are")
     np = _numpy()
     dtype = np.dtype(name)
-    memory = bytearray(data) if type(data) is bytes else take(data)
+    memory = data if type(data) is bytes else take(data)
+    if type(memory) is bytes:
+        memory = bytearray(memory)  # which can be written to
     if math.prod(shape) * dtype.itemsize != len(memory):
         raise MalformedError(f"an array of shape {tuple(shape)} has {len(memory):,} bytes")
+    if dtype.kind == "b" and memory:
+        truths = np.frombuffer(memory, "u1")
+        if int(truths.max()) > 1:  # what numpy takes for true in some places and for more in others
+            np.minimum(truths, 1, out=truths)
     if dtype.kind == "U" and memory:
         letters = np.frombuffer(memory, dtype.str[0] + "u4")
         if int(letters.max()) > sys.maxunicode:
             raise MalformedError("an array of text holds what is no character")
-    if not memory:
-        return np.empty(shape, dtype)  # type: ignore[no-any-return]
     return np.ndarray(shape, dtype, memory, order=order)  # type: ignore[no-any-return]
 
 

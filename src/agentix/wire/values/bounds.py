@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 import msgpack
 
@@ -30,11 +30,7 @@ def check_elements(document: Buffer) -> None:
     msgpack.unpackb(
         document,
         list_hook=count,
-        object_hook=_no_map,
+        max_map_len=0,
         max_array_len=MAX_ELEMENTS,
         unicode_errors="surrogatepass",
     )
-
-
-def _no_map(_: dict[Any, Any]) -> NoReturn:
-    raise ValueError("a map")

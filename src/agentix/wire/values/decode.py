@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime as dt
 import pathlib
+import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from dataclasses import dataclass
 from decimal import Decimal
@@ -33,6 +34,8 @@ if TYPE_CHECKING:
 
 _THEMSELVES = frozenset({type(None), bool, int, float, str, bytes})
 _HASHED_AT_RANDOM = frozenset({str, bytes, bool, type(None)})
+_FEW = 32
+"""Keys with the same hash that do not take long whatever they are."""
 
 
 def decode(document: Buffer, buffers: Sequence[Buffer], allowed: Callable[[], Names]) -> Any:
@@ -44,21 +47,36 @@ def decode(document: Buffer, buffers: Sequence[Buffer], allowed: Callable[[], Na
     """
     try:
         check_elements(document)
-        table, root = msgpack.unpackb(document, strict_map_key=True, unicode_errors="surrogatepass")
+        # Python keeps a map's keys for ever, so not even one is read.
+        table, root = msgpack.unpackb(document, max_map_len=0, unicode_errors="surrogatepass")
         decoder = _Decoder(_classes(table, allowed), list(buffers))
         value = decoder.node(root, 0)
     except (MalformedError, NotAllowedError):
         raise
     except Exception as exc:
         # What constructors, numpy, msgpack and the project's own validators raise.
-        raise MalformedError(f"the result cannot be decoded: {_line(exc)}") from exc
+        raise MalformedError(f"the result cannot be decoded: {_line(exc)}") from None
     if any(buffer is not None for buffer in decoder.buffers):
         raise MalformedError("the result has buffers that nothing in it refers to")
     return value
 
 
-def _line(exc: BaseException) -> str:
-    return f"{type(exc).__name__}: {exc}".splitlines()[0][:200]
+def _line(exc: Any) -> str:
+    """Tell an error in one line of bounded length, in bounded time."""
+    try:
+        if not hasattr(exc, "error_count"):
+            said = str(exc)
+        elif (count := exc.error_count()) > _MOST_ERRORS:  # pydantic takes minutes for a million
+            said = f"{count:,} values are not valid"
+        else:
+            errors = exc.errors(include_url=False, include_context=False, include_input=False)
+            said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in errors)
+    except Exception:  # its own code may be asked
+        said = "(which cannot be told)"
+    return " ".join(f"{type(exc).__name__}: {said}"[:300].split())
+
+
+_MOST_ERRORS = 10
 
 
 def _classes(table: Any, allowed: Callable[[], Names]) -> list[Blueprint]:
@@ -74,6 +92,8 @@ def _classes(table: Any, allowed: Callable[[], Names]) -> list[Blueprint]:
 class _Decoder:
     classes: list[Blueprint]
     buffers: list[Buffer | None]
+    spare: int = 1 << 17
+    """Comparisons of keys that may still be made because of equal hashes."""
 
     def node(self, node: Any, depth: int) -> Any:
         kind = type(node)
@@ -97,7 +117,7 @@ class _Decoder:
 
     def pairs(self, keys: Any, values: Any, depth: int) -> dict[Any, Any]:
         keys, values = self.nodes(keys, depth), self.nodes(values, depth)
-        _refuse_collisions(keys)
+        self._refuse_collisions(keys)
         pairs = dict(zip(keys, values, strict=True))
         if len(pairs) != len(keys):
             raise MalformedError("the result holds a mapping with the same key twice")
@@ -105,10 +125,21 @@ class _Decoder:
 
     def unique(self, nodes: Any, depth: int) -> list[Any]:
         items = self.nodes(nodes, depth)
-        _refuse_collisions(items)
+        self._refuse_collisions(items)
         if len({*items}) != len(items):
             raise MalformedError("the result holds a set with the same element twice")
         return items
+
+    def _refuse_collisions(self, items: list[Any]) -> None:
+        """Refuse keys made to have equal hashes: a dict of n of them would take n squared steps."""
+        if len(items) <= _FEW or {*map(type, items)} <= _HASHED_AT_RANDOM:
+            return
+        hashes = [*map(hash, items)]
+        self.spare += 4 * len(items)  # some have equal ones for no bad reason: -1 and -2
+        if len({*hashes}) < len(items) - _FEW:
+            self.spare -= sum(n * n for n in Counter(hashes).values() if n > _FEW)
+        if self.spare < 0:
+            raise MalformedError("the result holds keys whose hashes were made to collide")
 
     def take(self, index: Any) -> Buffer:
         """Hand out a buffer; the second time it is gone, so that no copy can be had for nothing."""
@@ -127,14 +158,6 @@ class _Decoder:
         if found.kind not in kinds:
             raise MalformedError(f"the result takes {found.name} for another kind of class")
         return found
-
-
-def _refuse_collisions(items: list[Any]) -> None:
-    """Refuse keys made to have equal hashes: a dict of n of them would take n squared steps."""
-    if {*map(type, items)} <= _HASHED_AT_RANDOM or len(items) < 64:
-        return
-    if len({*map(hash, items)}) < len(items) // 2:
-        raise MalformedError("the result holds keys whose hashes were made to collide")
 
 
 def _check(condition: bool, what: str) -> None:
@@ -190,7 +213,9 @@ def _decimal(_: _Decoder, depth: int, text: Any) -> Decimal:
 
 
 def _fraction(decoder: _Decoder, depth: int, numerator: Any, denominator: Any) -> Fraction:
-    return Fraction(_whole(decoder, numerator), _whole(decoder, denominator))
+    parts = _whole(decoder, numerator), _whole(decoder, denominator)
+    _check(all(part.bit_length() <= tags.MAX_RATIO_BYTES * 8 for part in parts), "a fraction")
+    return Fraction(*parts)
 
 
 def _range(decoder: _Decoder, depth: int, *parts: Any) -> range:
@@ -225,8 +250,12 @@ def _fixed_zone(
 
 
 def _named_zone(_: _Decoder, depth: int, key: Any) -> ZoneInfo:
-    _check(type(key) is str and len(key) <= 64, "a time zone")
+    _check(type(key) is str and _ZONE.fullmatch(key) is not None, "a time zone")
     return ZoneInfo(key)
+
+
+_ZONE = re.compile(r"(?=.{1,64}\Z)[A-Za-z0-9_+-]+(?:/[A-Za-z0-9_+-]+)*")
+"""What can be the name of one, and of no other file or module."""
 
 
 def _zone(decoder: _Decoder, node: Any) -> dt.tzinfo | None:
@@ -260,10 +289,14 @@ def _object(decoder: _Decoder, depth: int, index: Any, held: Any) -> Any:
     return plan.assemble(decoder.nodes(held, depth))
 
 
-def _model(decoder: _Decoder, depth: int, index: Any, held: Any, given: Any, extra: Any) -> Any:
+def _model(
+    decoder: _Decoder, depth: int, index: Any, held: Any, given: Any, extra: Any, private: Any
+) -> Any:
     plan = decoder.of_class(index, tags.PYDANTIC)
-    more = None if extra is None else decoder.node(extra, depth + 1)
-    return plan.validate(decoder.nodes(held, depth), decoder.nodes(given, depth), more)
+    fields, names = decoder.nodes(held, depth), decoder.nodes(given, depth)
+    return plan.validate(
+        fields, names, decoder.node(extra, depth + 1), decoder.node(private, depth + 1)
+    )
 
 
 def _member(decoder: _Decoder, depth: int, index: Any, name: Any) -> enum.Enum:

@@ -187,11 +187,10 @@ def _decimal(_: _Encoder, value: Any, depth: int) -> Node:
 
 
 def _fraction(encoder: _Encoder, value: Any, depth: int) -> Node:
-    return [
-        tags.FRACTION,
-        _int(encoder, value.numerator, depth),
-        _int(encoder, value.denominator, depth),
-    ]
+    parts = value.numerator, value.denominator
+    if (bits := max(part.bit_length() for part in parts)) > tags.MAX_RATIO_BYTES * 8:
+        raise UnencodableError(f"cannot send back a Fraction of {bits:,} bits")
+    return [tags.FRACTION, *(_int(encoder, part, depth) for part in parts)]
 
 
 def _range(encoder: _Encoder, value: range, depth: int) -> Node:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import dataclasses
 import enum
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from agentix.wire.errors import MalformedError, NotAllowedError
 from agentix.wire.values import tags
-from agentix.wire.values.allowed import Names, field_types
-from agentix.wire.values.conform import conforms
+from agentix.wire.values.annotations import field_types
+from agentix.wire.values.conform import Judge
 from agentix.wire.values.shapes import Shape, shape_of
+
+if TYPE_CHECKING:
+    from agentix.wire.values.allowed import Names
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +24,7 @@ class Blueprint:
     cls: Any
     shape: Shape
     types: dict[str, Any]
+    judge: Judge
 
     @property
     def kind(self) -> int:
@@ -35,15 +39,7 @@ class Blueprint:
 
     def assemble(self, held: list[Any]) -> Any:
         """Make a dataclass object or a named tuple; like copying, this runs no __init__."""
-        self._count(held)
-        for field, value in zip(self.shape.fields, held, strict=True):
-            if field not in self.types or conforms(value, self.types[field]):
-                continue
-            if value is not None or _default(self.cls, field) is not None:
-                raise MalformedError(
-                    f"{self.name}.{field} is {type(value).__qualname__} in the result, not "
-                    f"{_described(self.types[field])} as it is annotated"
-                )
+        self._check(held)
         if self.kind == tags.NAMED_TUPLE:
             return tuple.__new__(self.cls, held)
         made = object.__new__(self.cls)
@@ -51,22 +47,78 @@ class Blueprint:
             object.__setattr__(made, field, value)
         return made
 
-    def validate(self, held: list[Any], given: list[Any], extra: Any) -> Any:
-        """Make a pydantic model by its own validation."""
-        self._count(held)
+    def validate(self, held: list[Any], given: list[Any], extra: Any, private: Any) -> Any:
+        """Make a pydantic model by its own validation, which has to find nothing to change."""
+        self._check(held)
         if not {*given} <= {*self.shape.fields, *(extra or ())}:
             raise MalformedError(f"{self.name} has fields set that it does not have")
         fields = dict(zip(self.shape.fields, held, strict=True))
         if extra is not None:
-            if type(extra) is not dict or self.cls.__pydantic_root_model__ or extra.keys() & fields:
-                raise MalformedError(f"{self.name} has extra fields that are none")
+            self._check_extra(extra)
             fields |= extra
         if self.cls.__pydantic_root_model__:
             model = self.cls.model_validate(fields["root"])
         else:
             model = self.cls.model_validate(fields, by_alias=False, by_name=True)
+        if not (
+            all(same(model.__dict__.get(name), fields[name]) for name in self.shape.fields)
+            and same(model.__pydantic_extra__, extra)
+        ):
+            raise MalformedError(
+                f"{self.name} is another one after it was validated here; its validators have to "
+                "leave alone what they have made"
+            )
         object.__setattr__(model, "__pydantic_fields_set__", {*given})
+        if private is not None or model.__pydantic_private__ is not None:
+            self._check_private(private)
+            object.__setattr__(model, "__pydantic_private__", private)
         return model
+
+    def _check(self, held: list[Any]) -> None:
+        """Check that these can be the values of the fields."""
+        if len(held) != len(self.shape.fields):
+            raise MalformedError(f"{self.name} has {len(held)} values in the result")
+        for field, value in zip(self.shape.fields, held, strict=True):
+            if not self.judge.fits(value, self.types.get(field, Any)) and (
+                value is not None or self._default(field) is not None
+            ):
+                raise self._unfit(field, value)
+        self.judge.forget()
+
+    def _check_extra(self, extra: Any) -> None:
+        if (
+            type(extra) is not dict
+            or self.cls.__pydantic_root_model__
+            or extra.keys() & {*self.shape.fields}
+            or not self.judge.fits(extra, self.types.get("__pydantic_extra__", Any))
+        ):
+            raise MalformedError(f"{self.name} has extra fields that are none")
+
+    def _check_private(self, private: Any) -> None:
+        declared = self.cls.__private_attributes__
+        if type(private) is not dict or not private.keys() <= declared.keys():
+            raise MalformedError(f"{self.name} has private attributes that are none")
+        for name, value in private.items():
+            if not self.judge.fits(value, self.types.get(name, Any)) and (
+                value is not None or declared[name].default is not None
+            ):
+                raise self._unfit(name, value)
+
+    def _default(self, field: str) -> Any:
+        """Give a field's default; ``None`` as a default admits ``None`` whatever the annotation."""
+        if self.kind == tags.DATACLASS:
+            return self.cls.__dataclass_fields__[field].default
+        if self.kind == tags.PYDANTIC:
+            return self.cls.__pydantic_fields__[field].default
+        return self.cls._field_defaults.get(field, dataclasses.MISSING)
+
+    def _unfit(self, field: str, value: Any) -> MalformedError:
+        hint = self.types[field]
+        said = hint.__qualname__ if isinstance(hint, type) else str(hint)[:200]
+        return MalformedError(
+            f"{self.name}.{field} is {type(value).__qualname__} in the result, not {said} as it is "
+            "annotated"
+        )
 
     def member(self, name: Any) -> enum.Enum:
         """Look an enum's member up by its name."""
@@ -82,10 +134,6 @@ class Blueprint:
         if not isinstance(found, enum.Flag):
             raise MalformedError(f"{self.name} has no flags for the value in the result")
         return found
-
-    def _count(self, held: list[Any]) -> None:
-        if len(held) != len(self.shape.fields):
-            raise MalformedError(f"{self.name} has {len(held)} values in the result")
 
 
 def blueprint(kind: Any, module: Any, qualname: Any, fields: Any, *, allowed: Names) -> Blueprint:
@@ -107,16 +155,29 @@ def blueprint(kind: Any, module: Any, qualname: Any, fields: Any, *, allowed: Na
             f"{module}.{qualname} has other fields in the sandbox than here; the bundle was built "
             "from another version of the project: rebuild it with agentix build"
         )
-    return Blueprint(cls, shape, field_types(cls))
+    if shape.kind == tags.PYDANTIC:
+        config = cls.model_config  # type: ignore[attr-defined]
+        judge = Judge(model=True, raw_enums=bool(config.get("use_enum_values")))
+    else:
+        judge = Judge()
+    return Blueprint(cls, shape, field_types(cls), judge)
 
 
-def _default(cls: Any, name: str) -> Any:
-    """Give a field's default; ``None`` as a default admits ``None`` whatever the annotation."""
-    if dataclasses.is_dataclass(cls):
-        fields = cls.__dataclass_fields__
-        return fields[name].default
-    return cls._field_defaults.get(name, dataclasses.MISSING)
+def same(left: Any, right: Any) -> bool:
+    """Compare values as equality does, but for what is equal to nothing, such as NaN."""
+    try:
+        if left is right or left == right or (left != left and right != right):
+            return True
+    except Exception:  # of arrays, say; a validator gives those on as they are
+        if type(left) not in _CONTAINERS:
+            return type(left) is type(right)
+    if type(left) is not type(right):
+        return False
+    if isinstance(left, list | tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    if isinstance(left, dict):
+        return left.keys() == right.keys() and all(same(left[key], right[key]) for key in left)
+    return False
 
 
-def _described(hint: Any) -> str:
-    return hint.__qualname__ if isinstance(hint, type) else str(hint)
+_CONTAINERS = (list, tuple, dict)

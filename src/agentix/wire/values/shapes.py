@@ -11,7 +11,7 @@ import enum
 import functools
 import sys
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from agentix.wire.errors import UnencodableError
 from agentix.wire.values import tags
@@ -29,9 +29,6 @@ class Encoder(Protocol):
     def nodes(self, values: list[Any], depth: int) -> list[Node]:
         """Encode a list of values."""
 
-    def pairs(self, tag: int, mapping: dict[Any, Any], depth: int) -> list[Node]:
-        """Encode a mapping."""
-
 
 @dataclass(frozen=True, slots=True)
 class Shape:
@@ -43,20 +40,39 @@ class Shape:
     def take(self, encoder: Encoder, index: int, value: Any, depth: int) -> Node:
         """Take an object of this shape apart."""
         if self.kind == tags.NAMED_TUPLE:
-            return [tags.OBJECT, index, encoder.nodes(list(value), depth)]
+            _refuse_undeclared(value, ())
+            held = list(tuple.__iter__(value))
+            if len(held) != len(self.fields):
+                raise UnencodableError(
+                    f"cannot send back a {type(value).__qualname__} of {len(held)} values; it has "
+                    f"{len(self.fields)} names for them"
+                )
+            return [tags.OBJECT, index, encoder.nodes(held, depth)]
         if self.kind == tags.DATACLASS:
             _refuse_undeclared(value, self.fields)
             held = [getattr(value, name) for name in self.fields]
             return [tags.OBJECT, index, encoder.nodes(held, depth)]
         if self.kind == tags.PYDANTIC:
-            held = [value.__dict__[name] for name in self.fields]
-            extra = value.__pydantic_extra__
-            more = None if extra is None else encoder.pairs(tags.DICT, extra, depth)
+            _refuse_undeclared(value, self.fields)
+            held = [_held(value, name) for name in self.fields]
             given = sorted(value.__pydantic_fields_set__)
-            return [tags.MODEL, index, encoder.nodes(held, depth), given, more]
+            extra, private = value.__pydantic_extra__, value.__pydantic_private__
+            more = [
+                one if one is None else encoder.node(one, depth + 1) for one in (extra, private)
+            ]
+            return [tags.MODEL, index, encoder.nodes(held, depth), given, *more]
         if isinstance(value, enum.Flag):
-            return [tags.FLAG, index, encoder.node(value.value, depth + 1)]
-        return [tags.MEMBER, index, value.name]
+            return [tags.FLAG, index, encoder.node(value._value_, depth + 1)]
+        return [tags.MEMBER, index, value._name_]
+
+
+def _held(value: Any, name: str) -> Any:
+    try:
+        return value.__dict__[name]
+    except KeyError:
+        raise UnencodableError(
+            f"cannot send back this {type(value).__qualname__}: its field {name!r} is not set"
+        ) from None
 
 
 def _refuse_undeclared(value: Any, names: tuple[str, ...]) -> None:
@@ -67,7 +83,7 @@ def _refuse_undeclared(value: Any, names: tuple[str, ...]) -> None:
         if not isinstance(getattr(type(value), name, None), functools.cached_property):
             raise UnencodableError(
                 f"cannot send back a {type(value).__qualname__} with the attribute {name!r}, which "
-                "is not a field; declare it as one (field(init=False)) or leave it out"
+                "is not a field; declare it as one or leave it out"
             )
 
 
@@ -75,13 +91,26 @@ def shape_of(cls: type) -> Shape | None:
     """Describe a class of the project; ``None`` if the data model has no place for it."""
     if issubclass(cls, enum.Enum):
         return Shape(tags.ENUM)
+    if issubclass(cls, tuple):
+        names = getattr(cls, "_fields", None)
+        if type(names) is not tuple or _inherits_data(cls, tuple):
+            return None
+        return Shape(tags.NAMED_TUPLE, names)
     if dataclasses.is_dataclass(cls):
+        if _inherits_data(cls, object):
+            return None
         return Shape(tags.DATACLASS, tuple(field.name for field in dataclasses.fields(cls)))
-    if issubclass(cls, tuple) and cls.__bases__ == (tuple,) and hasattr(cls, "_fields"):
-        return Shape(tags.NAMED_TUPLE, tuple(cls._fields))
     # pydantic is asked only where the project has imported it; it is never imported for this.
     if (pydantic := sys.modules.get("pydantic")) is not None and issubclass(
         cls, pydantic.BaseModel
     ):
         return Shape(tags.PYDANTIC, tuple(cls.__pydantic_fields__))  # type: ignore[attr-defined]
     return None
+
+
+def _inherits_data(cls: type, plain: type) -> bool:
+    """Tell whether objects hold what is in no field, as those of a subclass of ``list`` do."""
+    return next(base for base in cls.__mro__ if not base.__flags__ & _MADE_IN_PYTHON) is not plain
+
+
+_MADE_IN_PYTHON: Final = 1 << 9  # Py_TPFLAGS_HEAPTYPE

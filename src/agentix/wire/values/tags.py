@@ -50,7 +50,8 @@ NAMED_ZONE: Final = 45  # [tag, key]
 
 # Classes of the project: an index into the table, then what it says
 OBJECT: Final = 50  # [tag, class, [node a field, …]]; dataclasses and named tuples
-MODEL: Final = 51  # [tag, class, [node a field, …], [field that was set, …], extra: DICT | null]
+MODEL: Final = 51  # [tag, class, [node a field, …], [field that was set, …], extra, private]
+# Both are DICT | null: extra fields, private attributes.
 MEMBER: Final = 52  # [tag, class, name]
 FLAG: Final = 53  # [tag, class, node]
 
@@ -70,6 +71,7 @@ ENUM: Final = 4
 
 MAX_DEPTH: Final = 100
 MAX_INT_BYTES: Final = 64 << 10
+MAX_RATIO_BYTES: Final = 4 << 10  # of each part of a fraction, which has to be reduced
 MAX_DECIMAL: Final = 64 << 10
 MAX_CLASSES: Final = 4096
 MAX_FIELDS: Final = 4096
@@ -89,7 +91,7 @@ FACTORIES: Final = {
 
 DTYPE: Final = (
     r"\|b1|\|[iu]1|[<>][iuf][248]|[<>]c(?:8|16)"
-    r"|[<>][mM]8(?:\[[0-9]{0,9}[A-Za-z]{1,2}\])?|[<>|][US][1-9][0-9]{0,8}"
+    r"|[<>][mM]8(?:\[(?:[1-9][0-9]{0,8})?[A-Za-z]{1,2}\])?|[<>]U[1-9][0-9]{0,8}|\|S[1-9][0-9]{0,8}"
 )
 """The dtypes that arrays may have: numbers, times and fixed-width text.
 
