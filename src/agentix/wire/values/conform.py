@@ -119,9 +119,11 @@ class Judge:
         return not self._model and (type(value) is not range or self.fits(0, arg))
 
     def _all_fit(self, values: abc.Iterable[Any], hint: Any) -> bool:
-        if _decides_by_type(hint):
-            values = {type(value): value for value in values}.values()
-        return all(self.fits(value, hint) for value in values)
+        if not _decides_by_type(hint):
+            return all(self.fits(value, hint) for value in values)
+        if {*map(type, values)} == {hint}:
+            return True
+        return all(self.fits(one, hint) for one in {type(one): one for one in values}.values())
 
     def _fits_tuple(self, value: tuple[Any, ...], args: tuple[Any, ...]) -> bool:
         if len(args) == 2 and args[1] is Ellipsis:

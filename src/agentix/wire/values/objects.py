@@ -24,6 +24,8 @@ class Blueprint:
     cls: Any
     shape: Shape
     types: dict[str, Any]
+    hints: tuple[Any, ...]
+    """Those of the fields, in order."""
     judge: Judge
 
     @property
@@ -50,26 +52,25 @@ class Blueprint:
     def validate(self, held: list[Any], given: list[Any], extra: Any, private: Any) -> Any:
         """Make a pydantic model by its own validation, which has to find nothing to change."""
         self._check(held)
-        if not {*given} <= {*self.shape.fields, *(extra or ())}:
-            raise MalformedError(f"{self.name} has fields set that it does not have")
-        fields = dict(zip(self.shape.fields, held, strict=True))
+        own = fields = dict(zip(self.shape.fields, held, strict=True))
         if extra is not None:
             self._check_extra(extra)
-            fields |= extra
+            fields = fields | extra
+        if not {*given} <= fields.keys():
+            raise MalformedError(f"{self.name} has fields set that it does not have")
         if self.cls.__pydantic_root_model__:
             model = self.cls.model_validate(fields["root"])
         else:
             model = self.cls.model_validate(fields, by_alias=False, by_name=True)
-        if not (
-            all(same(model.__dict__.get(name), fields[name]) for name in self.shape.fields)
-            and same(model.__pydantic_extra__, extra)
-        ):
+        there = model.__dict__
+        made = there if len(there) == len(own) else {name: there[name] for name in own}
+        if not (same(made, own) and same(model.__pydantic_extra__, extra)):
             raise MalformedError(
                 f"{self.name} is another one after it was validated here; its validators have to "
                 "leave alone what they have made"
             )
         object.__setattr__(model, "__pydantic_fields_set__", {*given})
-        if private is not None or model.__pydantic_private__ is not None:
+        if private is not None or self.cls.__private_attributes__:
             self._check_private(private)
             object.__setattr__(model, "__pydantic_private__", private)
         return model
@@ -78,10 +79,12 @@ class Blueprint:
         """Check that these can be the values of the fields."""
         if len(held) != len(self.shape.fields):
             raise MalformedError(f"{self.name} has {len(held)} values in the result")
-        for field, value in zip(self.shape.fields, held, strict=True):
-            if not self.judge.fits(value, self.types.get(field, Any)) and (
-                value is not None or self._default(field) is not None
-            ):
+        fits = self.judge.fits
+        for number, (value, hint) in enumerate(zip(held, self.hints, strict=True)):
+            if type(value) is hint or fits(value, hint):
+                continue
+            field = self.shape.fields[number]
+            if value is not None or self._default(field) is not None:
                 raise self._unfit(field, value)
         self.judge.forget()
 
@@ -160,7 +163,8 @@ def blueprint(kind: Any, module: Any, qualname: Any, fields: Any, *, allowed: Na
         judge = Judge(model=True, raw_enums=bool(config.get("use_enum_values")))
     else:
         judge = Judge()
-    return Blueprint(cls, shape, field_types(cls), judge)
+    types = field_types(cls)
+    return Blueprint(cls, shape, types, tuple(types.get(name, Any) for name in fields), judge)
 
 
 def same(left: Any, right: Any) -> bool:

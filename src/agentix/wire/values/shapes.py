@@ -54,32 +54,31 @@ class Shape:
             return [tags.OBJECT, index, encoder.nodes(held, depth)]
         if self.kind == tags.PYDANTIC:
             _refuse_undeclared(value, self.fields)
-            held = [_held(value, name) for name in self.fields]
+            there = value.__dict__
+            try:
+                held = [there[name] for name in self.fields]
+            except KeyError as exc:
+                raise UnencodableError(
+                    f"cannot send back this {type(value).__qualname__}: its field {exc} is not set"
+                ) from None
             given = sorted(value.__pydantic_fields_set__)
             extra, private = value.__pydantic_extra__, value.__pydantic_private__
-            more = [
-                one if one is None else encoder.node(one, depth + 1) for one in (extra, private)
-            ]
-            return [tags.MODEL, index, encoder.nodes(held, depth), given, *more]
+            if extra is not None:
+                extra = encoder.node(extra, depth + 1)
+            if private is not None:
+                private = encoder.node(private, depth + 1)
+            return [tags.MODEL, index, encoder.nodes(held, depth), given, extra, private]
         if isinstance(value, enum.Flag):
             return [tags.FLAG, index, encoder.node(value._value_, depth + 1)]
         return [tags.MEMBER, index, value._name_]
 
 
-def _held(value: Any, name: str) -> Any:
-    try:
-        return value.__dict__[name]
-    except KeyError:
-        raise UnencodableError(
-            f"cannot send back this {type(value).__qualname__}: its field {name!r} is not set"
-        ) from None
-
-
 def _refuse_undeclared(value: Any, names: tuple[str, ...]) -> None:
     """Refuse what the other side could not be given back: attributes that are not fields."""
-    if not hasattr(value, "__dict__"):
+    there = getattr(value, "__dict__", None)
+    if not there or there.keys() <= {*names}:
         return
-    for name in value.__dict__.keys() - set(names):
+    for name in there.keys() - {*names}:
         if not isinstance(getattr(type(value), name, None), functools.cached_property):
             raise UnencodableError(
                 f"cannot send back a {type(value).__qualname__} with the attribute {name!r}, which "
