@@ -43,23 +43,32 @@ _FAREWELL: Final = 2.0
 
 
 class Course:
-    """One call on its way: what was sent of it and where, and how long it may be out of touch.
+    """One call on its way: what was sent of it and where, and how long it may be out of touch."""
 
-    A *far* one goes over Socket.IO from the beginning.
-    """
-
-    __slots__ = ("_pause", "_until", "arrived", "asked", "call", "far", "pickled", "sent")
+    __slots__ = (
+        "_asked",
+        "_pause",
+        "_until",
+        "arrived",
+        "call",
+        "far",
+        "only_far",
+        "pickled",
+        "sent",
+    )
 
     def __init__(self, call: Call, pickled: Pickled, *, far: bool) -> None:
         self.call = call
         self.pickled = pickled
+        self.only_far = far
+        """Whether it goes over Socket.IO from the beginning."""
         self.far = far
+        """Whether it does so now."""
         self.sent = False
         """Whether any of it may have reached the runtime."""
         self.arrived = False
         """Whether the runtime has said that it knows the call."""
-        self.asked = 0.0
-        """When its end was last asked for."""
+        self._asked = 0.0
         self._until = 0.0
         self._pause = 0.0
 
@@ -76,6 +85,13 @@ class Course:
             raise lost
         await asyncio.sleep(self._pause)
         self._pause = min(max(2 * self._pause, _FIRST_PAUSE), _LONGEST_PAUSE)
+
+    async def pace(self) -> None:
+        """Wait a little if the answers come faster than things can change."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._asked < _FIRST_PAUSE:
+            await asyncio.sleep(_FIRST_PAUSE)
+        self._asked = loop.time()
 
     def in_touch(self) -> None:
         """Know that the runtime has answered."""
@@ -126,30 +142,26 @@ class Caller:
 
     async def _wait(self, course: Course) -> Answer:
         """Ask for the end of a call that goes on, or whose result is too large for Socket.IO."""
-        loop = asyncio.get_running_loop()
-        if loop.time() - course.asked < _FIRST_PAUSE:
-            await asyncio.sleep(_FIRST_PAUSE)  # the answers come faster than things can change
-        course.asked = loop.time()
-        wait = 0
+        await course.pace()
+        wait = _MEANWHILE
         if course.far:
             course.far = False
         elif self._events.connected:
             course.far, wait = True, MAX_WAIT
         else:
             self._events.prepare()  # which takes a while the first time
-            wait = _MEANWHILE
         return await self.answer(course, Await(course.call.id, wait))
 
     async def items(self, course: Course, after: int) -> Answer:
         """Return the answer with the items of a stream after this number, or with its end."""
-        far = course.far
+        course.far = course.only_far
         while True:
-            request = Next(course.call.id, after, MAX_WAIT if course.far else _LONG)
-            answer = await self.answer(course, request)
+            wait = MAX_WAIT if course.far else _MEANWHILE if course.only_far else _LONG
+            answer = await self.answer(course, Next(course.call.id, after, wait))
             if type(answer.sections[0].message) is not Pending:
-                course.far = far
                 return answer
-            course.far = far and not course.far
+            await course.pace()
+            course.far = course.only_far and not course.far
 
     async def answer(self, course: Course, request: Call | Await | Next) -> Answer:
         """Return the answer to a request of this call, asked for as often as it takes."""
@@ -165,13 +177,21 @@ class Caller:
                     await course.wait(lost, began)
                 except ConnectionLost:
                     raise self._connection.unreachable(lost, course.call.target) from lost
-                if type(request) is Call:
+                if course.far:
+                    course.far = False
+                    self._events.prepare()
+                    if type(request) is Next:
+                        request = Next(request.id, request.after, _MEANWHILE)
+                    else:
+                        request = Await(request.id, _MEANWHILE)
+                elif type(request) is Call:
                     request = Await(request.id, request.wait)
                 continue
             message = answer.sections[0].message
             unknown = isinstance(message, Failure) and message.kind == "unknown"
             if unknown and type(request) is Await and not course.arrived:
                 request = course.call  # it has not arrived, so it has not begun
+                course.far = course.only_far
                 continue
             course.in_touch()
             return answer
