@@ -13,14 +13,12 @@ import pytest
 from local_runtime import LocalRuntime, descriptors
 
 from agentix.client import RuntimeClient
-from agentix.client.connection import Connection
-from agentix.client.events import Events
-from agentix.client.url import RuntimeURL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from typing import Self
 
+    from agentix.client.events import Events
     from agentix.sio import AsyncClientNamespace
 
 
@@ -50,29 +48,20 @@ def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
     assert sorted(descriptors()) == before, "the test left descriptors open"
 
 
-class Host:
+class Host(RuntimeClient):
     """A client of a runtime, with namespaces registered."""
 
-    def __init__(self, url: str, token: str, *namespaces: AsyncClientNamespace) -> None:
-        name = f"host{id(self):x}"
-        self.connection = Connection(RuntimeURL.parse(url), token)
-        self.events = Events(RuntimeURL.parse(url), token, name, self.connection)
+    def __init__(
+        self, url: str, token: str, *namespaces: AsyncClientNamespace, **knobs: Any
+    ) -> None:
+        super().__init__(url, timeout=60, token=token, **knobs)
         for namespace in namespaces:
-            self.events.register(namespace)
-        self._client = RuntimeClient(url, timeout=60, token=token)
+            self.register_namespace(namespace)
 
-    async def remote(self, fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """Call a function in the sandbox."""
-        await self.events.ready("test")
-        return await self._client.remote(fn, *args, **kwargs)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.events.close()
-        await self.connection.close()
-        await self._client.close()
+    @property
+    def events(self) -> Events:
+        """The client's Socket.IO side."""
+        return self._events
 
 
 class Wire:

@@ -64,7 +64,7 @@ async def test_events_and_requests_pass_once_however_often_the_connection_is_cut
         make_host(wire.url, fresh.token, ns) as host,
         make_host(fresh.url, fresh.token) as direct,
     ):
-        await host.events.ready("test")
+        await host.remote(plugin.load)
         emitting = asyncio.create_task(direct.remote(plugin.emit_numbers, "event", 400, 0.002))
         asking = asyncio.create_task(direct.remote(plugin.requests, "double", 100))
         sending = asyncio.create_task(_send(ns, 200))
@@ -166,7 +166,7 @@ async def test_a_killed_host_fails_its_requests_after_a_while(make_host: Any) ->
             assert process.stdout is not None
             assert await asyncio.to_thread(process.stdout.readline) == b"asked\n"
             asking = asyncio.create_task(direct.remote(plugin.failing, "slow", 4))
-            process.stdout.readline()
+            assert await asyncio.to_thread(process.stdout.readline) == b"asked\n"
             process.kill()
             process.wait()
             process.stdout.close()
@@ -338,5 +338,9 @@ def _memory(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096
 
 
-def test_the_server_loads_nothing_of_it_before_it_is_needed(fresh: LocalRuntime) -> None:
+async def test_the_server_loads_nothing_of_it_before_it_is_needed(
+    fresh: LocalRuntime, make_host: Any
+) -> None:
+    async with make_host(fresh.url, fresh.token) as host:
+        await host.remote(far.anoop)
     assert "multidict" not in Path(f"/proc/{fresh.process.pid}/maps").read_text()

@@ -97,6 +97,8 @@ class _Client(socketio.AsyncClient):  # type: ignore[misc]
     def __init__(self, receive: Callable[[str, str, list[Any]], None], **options: Any) -> None:
         super().__init__(**options)
         self._receive = receive
+        self.complete: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Done once all namespaces are connected, or will not be."""
 
     def _engineio_client_class(self) -> type[engineio.AsyncClient]:
         return _EngineIO
@@ -105,6 +107,14 @@ class _Client(socketio.AsyncClient):  # type: ignore[misc]
         # What the other side wishes for is not what decides how patient this one is.
         self.eio.ping_interval, self.eio.ping_timeout = _PINGS, _PATIENCE
         await super()._handle_eio_connect()
+
+    async def _handle_connect(self, namespace: str, data: dict[str, Any] | None) -> None:
+        await super()._handle_connect(namespace, data)
+        if len(self.namespaces) == len(self.connection_namespaces) and not self.complete.done():
+            self.complete.set_result(None)
+
+    async def _handle_error(self, namespace: str, data: Any) -> None:
+        raise MalformedError("a namespace is refused")
 
     async def _handle_event(self, namespace: str, id: int | None, data: list[Any]) -> None:  # noqa: A002
         self._receive(namespace, data[0], data[1:])
@@ -134,7 +144,7 @@ class Link:
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_OPENING),
             trust_env=False,
-            ws_response_class=_Socket,
+            ws_response_class=self._make_socket,  # type: ignore[arg-type]
         )
         self._client = _Client(
             lambda namespace, event, data: receive(self, namespace, event, data),
@@ -148,29 +158,35 @@ class Link:
             timestamp_requests=False,
             websocket_extra_options={"max_msg_size": MAX_EVENT, "compress": 0},
         )
+        self._socket: _Socket | None = None
         self._tasks: list[asyncio.Task[Any]] = []
         self._open = False
-        self._closing: asyncio.Task[None] | None = None
+        self._reason: Exception | None = None
+
+    def _make_socket(self, *arguments: Any, **more: Any) -> _Socket:
+        # The library drops it when the connection fails early; it has to be closed all the same.
+        self._socket = _Socket(*arguments, **more)
+        return self._socket
 
     async def open(self, url: str, namespaces: Sequence[str]) -> None:
         """Connect. Raises NotConnected, Refused, or MalformedError; then it is closed already."""
-        eio = self._client.eio
+        client = self._client
         try:
             async with asyncio.timeout(_OPENING):
-                await self._client.connect(
-                    url,
-                    transports=["websocket"],
-                    namespaces=list(namespaces),
-                    wait_timeout=_OPENING,
+                await client.connect(
+                    url, transports=["websocket"], namespaces=list(namespaces), wait=False
                 )
+                self._tasks = [client.eio.read_loop_task, client.eio.write_loop_task]
+                self._tasks[0].add_done_callback(self._ended)
+                await client.complete
+                if self._reason is not None:  # it has ended in the same turn
+                    raise self._reason
         except BaseException as exc:
             await self.close()
             if isinstance(exc, Exception):
                 raise _reason(exc, self._fault()) from exc
             raise
-        self._tasks = [eio.read_loop_task, eio.write_loop_task]
         self._open = True
-        eio.read_loop_task.add_done_callback(self._ended)
 
     async def emit(self, namespace: str, event: str, *arguments: Any) -> None:
         """Send an event; it waits for nothing."""
@@ -187,26 +203,33 @@ class Link:
                         await eio.queue.join()
                     await self._client.disconnect()
         finally:
+            self._client.complete.cancel()
             tasks = {one for one in (eio.read_loop_task, eio.write_loop_task, *self._tasks) if one}
             for task in tasks:
                 task.cancel()
             # The library keeps a list of all clients that it takes for connected.
             with contextlib.suppress(ValueError):
                 base_client.connected_clients.remove(eio)
+            if self._socket is not None:
+                with contextlib.suppress(Exception):
+                    async with asyncio.timeout(_FAREWELL):
+                        await self._socket.close()
             await self._session.close()
             await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.sleep(0)  # transports close in the loop's next turn
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         error = None if task.cancelled() else task.exception()
-        if self._open:
+        fault = error if isinstance(error, MalformedError) else self._fault()
+        self._reason = fault or ConnectionLost("it closed the connection")
+        if not self._client.complete.done():
+            self._client.complete.set_result(None)
+        elif self._open:
             self._open = False
-            fault = error if isinstance(error, MalformedError) else self._fault()
-            self._lost(self, fault or ConnectionLost("it closed the connection"))
+            self._lost(self, self._reason)
 
     def _fault(self) -> MalformedError | None:
-        fault: MalformedError | None = getattr(self._client.eio.ws, "fault", None)
-        return fault
+        return None if self._socket is None else self._socket.fault
 
 
 def _reason(exc: Exception, fault: MalformedError | None) -> Exception:
