@@ -80,6 +80,7 @@ class LocalRuntime:
     def __enter__(self) -> Self:
         self._folder = tempfile.TemporaryDirectory(prefix="agentix-")
         self.folder = Path(self._folder.name)
+        self.logs = self.folder / "logs"
         token_file = self.folder / "token"
         token_file.write_text(self.token)
         self.socket = self.folder / "s"
@@ -94,7 +95,7 @@ class LocalRuntime:
             stdin=subprocess.DEVNULL,
             stdout=self.output,
             stderr=self.output,
-            env=self.environment,
+            env={"AGENTIX_LOG_DIR": str(self.logs), **(self.environment or os.environ)},
             cwd=self.cwd,
         )
         while not self._listens():
@@ -181,12 +182,15 @@ def _free_port() -> int:
 
 
 def processes_with(folder: Path) -> list[int]:
-    """Find the processes that have a file in this folder open: a runtime's, by their output."""
+    """Find the processes that know of this folder: a runtime's, and what they have started."""
     found = []
     for entry in Path("/proc").iterdir():
         try:
-            if entry.name.isdigit() and any(
-                str(fd.readlink()).startswith(f"{folder}/") for fd in (entry / "fd").iterdir()
+            if entry.name.isdigit() and (
+                f"{folder}/".encode() in (entry / "environ").read_bytes()
+                or any(
+                    str(fd.readlink()).startswith(f"{folder}/") for fd in (entry / "fd").iterdir()
+                )
             ):
                 found.append(int(entry.name))
         except OSError:

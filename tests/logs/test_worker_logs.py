@@ -148,8 +148,13 @@ async def test_a_record_that_logs_while_it_is_taken_apart_ends() -> None:
     with installed() as it:
         it.logger.info("%r", Chatty(it.logger))
         it.logger.info("next")
-        found = [entry.message for entry in await it.server.until(3)]
-        assert found[-2:] == ["chatty", "next"]
+        async with asyncio.timeout(20):
+            while not it.server.entries or it.server.entries[-1].message != "next":
+                await asyncio.sleep(0.001)
+        found = [entry.message for entry in it.server.entries]
+        assert "chatty" in found
+        notes = [text for text in found if text.endswith("too many at a time")]
+        assert notes
         assert len(found) < 50
 
 
@@ -217,14 +222,14 @@ async def test_signals_that_log_during_logging_hold_nothing_up() -> None:
             count += 1
             it.logger.info("signal")
 
-        before = signal.signal(signal.SIGALRM, handler)
+        before = signal.signal(signal.SIGVTALRM, handler)
         try:
-            signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0.002, 0.002)
             for _ in range(3000):
                 it.logger.info("plain")
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+            signal.signal(signal.SIGVTALRM, before)
         await it.server.until(3000 + count)
         found = [entry.message for entry in it.server.entries]
         assert found.count("plain") == 3000
@@ -257,7 +262,7 @@ from agentix_runtime.worker import logs, forks
 async def main():
     sock = socket.socket(fileno=int(sys.argv[1]))
     channel = Channel(sock, lambda *_: None, lambda _: None)
-    forks.guard(sock, asyncio.get_running_loop(), asyncio.get_running_loop()._selector)
+    forks.guard(channel.abandon, asyncio.get_running_loop(), asyncio.get_running_loop()._selector)
     logs.install(logs.Sender(channel))
     exec(sys.argv[2])
 asyncio.run(main())

@@ -71,6 +71,7 @@ class RuntimeClient(Remote):
         self._connection = Connection(where, token)
         self._events = Events(where, token, self._name, self._connection)
         self._caller = Caller(self._connection, self._events, self._name)
+        self._speaks_for(url)
         self._entered = False
 
     async def __aenter__(self) -> Self:
