@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agentix.client.connection import ConnectionLost, NotConnected
 from agentix.client.follow import Follower
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from agentix.client.connection import Answer, Connection, Section
     from agentix.client.events import Events
     from agentix.wire.arguments import Pickled
+
+T = TypeVar("T")
 
 _LONG: Final = 25_000
 """Milliseconds for which a request on a connection of its own is held open at most."""
@@ -108,6 +110,7 @@ class Caller:
         self._name = name
         self._follower: Follower | None = None
         self._background: set[asyncio.Task[Any]] = set()
+        self._telling: set[asyncio.Task[Any]] = set()
         self.sandbox = ""
         """What the records of its journal are told to be from."""
 
@@ -212,22 +215,14 @@ class Caller:
                 raise MalformedError("the answer is to another call")
         return answer
 
-    def hold(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+    def hold(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Run this in the background, until it ends or the client is closed."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._let_go)
-        return task
-
-    def _let_go(self, task: asyncio.Task[Any]) -> None:
-        self._background.discard(task)
-        if not task.cancelled():
-            task.exception()  # whoever wants to know has it by now
+        return _held(work, self._background)
 
     def give_up(self, course: Course) -> None:
         """Have a call be cancelled that may have been sent; nobody waits for that."""
         if not self._connection.closed:
-            self.hold(self._tell(Cancel(course.call.id)))
+            _held(self._tell(Cancel(course.call.id)), self._telling)
 
     async def _tell(self, request: Cancel | Leave) -> None:
         """Make a request of which nothing is expected, for a bounded time."""
@@ -248,15 +243,35 @@ class Caller:
         if not self._connection.end():
             return
         try:
-            tasks = list(self._background)
-            for task in tasks:
-                task.cancel()
-            if tasks:
-                await asyncio.wait(tasks)
+            # The farewell says what they have to say.
+            await _all_ended(self._telling, 0)
             if self._follower is not None:
                 await self._follower.close()
             await self._events.close()
+            await _all_ended(self._background, _FAREWELL)  # without connections they end themselves
             if self._follower is not None:
                 await self._tell(Leave(self._name))
         finally:
             await self._connection.close()
+
+
+def _held(work: Coroutine[Any, Any, T], tasks: set[asyncio.Task[Any]]) -> asyncio.Task[T]:
+    def let_go(task: asyncio.Task[T]) -> None:
+        tasks.discard(task)
+        if not task.cancelled():
+            task.exception()  # whoever wants to know has it by now
+
+    task = asyncio.get_running_loop().create_task(work)
+    tasks.add(task)
+    task.add_done_callback(let_go)
+    return task
+
+
+async def _all_ended(tasks: set[asyncio.Task[Any]], within: float) -> None:
+    """Wait for tasks, and cancel those that take longer."""
+    if tasks:
+        _, late = await asyncio.wait(tasks, timeout=within)
+        for task in late:
+            task.cancel()
+        if late:
+            await asyncio.wait(late)
