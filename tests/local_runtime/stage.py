@@ -94,7 +94,6 @@ class Stage:
         """Send an item of so many bytes."""
         self.say(Item(call_id, number, "values", "", (size,)), packed(size))
 
-    @property
     def gave_up(self) -> bool:
         """Whether the supervisor has given the worker up."""
         return self.supervisor._worker is None

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from local_runtime import LocalRuntime, descriptors
-from local_runtime.raw import raw
+from local_runtime.by_hand import raw
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import aiohttp
 import pytest
-from local_runtime import LocalRuntime, apart, far
+from local_runtime import LocalRuntime, far
 
 from agentix.errors import CallCancelled, CallTimeout, RemoteCallError
-from agentix.wire import arguments, messages
-from agentix.wire.frames import MARK, body_prefix
-from agentix.wire.messages import Call, Failure, Value
-from agentix.wire.protocol import CONTENT_TYPE
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 
 async def until_told(client: Any, text: str) -> None:
@@ -87,40 +78,6 @@ async def test_a_call_cancelled_amid_a_large_body_leaves_nothing_and_no_harm(
         await asyncio.wait([task])
         data = os.urandom(1 << 20)
         assert await client.remote(far.noop, data) == data
-
-
-@contextlib.asynccontextmanager
-async def raw(runtime: LocalRuntime) -> AsyncIterator[aiohttp.ClientSession]:
-    """Open a session without the client."""
-    connector = aiohttp.UnixConnector(str(runtime.socket))
-    headers = {"Authorization": f"Bearer {runtime.token}", "Content-Type": CONTENT_TYPE}
-    async with aiohttp.ClientSession("http://r", connector=connector, headers=headers) as session:
-        yield session
-    await asyncio.sleep(0)
-
-
-async def call(session: aiohttp.ClientSession, call_id: str, name: str) -> Value | Failure:
-    """Make a call with an id of one's own."""
-    pickled = arguments.dump((), {})
-    message = Call(
-        call_id, f"local_runtime.far::{name}", "values", 1 << 20, 0, False, "", pickled.segments
-    )
-    body = body_prefix(messages.dump(message)) + b"".join(pickled.stream)
-    async with session.post("/rpc", data=body) as response:
-        assert response.status == 200, await response.text()
-        head, _ = apart((await response.read())[MARK.size :])
-        return messages.load(head, (Value, Failure))
-
-
-async def test_a_call_id_runs_once(shared: LocalRuntime) -> None:
-    async with raw(shared) as server, shared.client() as client:
-        before = await client.remote(far.count)
-        ended = await asyncio.gather(*(call(server, "twice", "count") for _ in range(5)))
-        assert sum(isinstance(message, Value) for message in ended) == 1
-        refused = await call(server, "twice", "count")
-        assert isinstance(refused, Failure)
-        assert refused.type == "DuplicateCall"
-        assert await client.remote(far.count) == before + 2
 
 
 async def test_try_remote_gives_cancellation_inside_as_a_failure(shared: LocalRuntime) -> None:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_runtime.raw import raw
+from local_runtime.by_hand import raw
 from local_runtime.stage import Stage, memory, packed, stage, told
 
 from agentix.wire import messages
 from agentix.wire.frames import FRAME
-from agentix.wire.messages import Await, Call, Failure, Noted, Ready, Record, Signal, Value
+from agentix.wire.messages import Await, Call, Failure, Message, Noted, Ready, Record, Signal, Value
 from agentix.wire.protocol import MAX_INLINE, WINDOW, WINDOW_BYTES
 from agentix_runtime.parcel import Parcel
 
@@ -46,6 +46,11 @@ def _pipe(it: Stage) -> None:
     it.say(Value("a-1", "values", "", (BIG,)), Parcel(reading, BIG))
 
 
+def _twice(it: Stage) -> None:
+    it.item("s-1", 1, BIG)
+    it.item("s-1", 1, BIG)
+
+
 HOSTILE: dict[str, Callable[[Stage], None]] = {
     "nonsense": lambda it: it.raw(b"nonsense"),
     "nonsense with memory": lambda it: it.raw(b"nonsense", packed(BIG)),
@@ -67,7 +72,7 @@ HOSTILE: dict[str, Callable[[Stage], None]] = {
     "an item of no stream": lambda it: it.item("a-1", 1),
     "an item of no stream, in memory": lambda it: it.item("a-1", 1, BIG),
     "a first item that is none": lambda it: it.item("s-1", 2),
-    "an item twice": lambda it: (it.item("s-1", 1, BIG), it.item("s-1", 1, BIG))[0],
+    "an item twice": _twice,
     "readiness with a payload": lambda it: it.say(Ready(), b"x"),
     "a record that lies": lambda it: it.say(Record((2,)), b"x"),
     "a signal that lies": lambda it: it.say(Signal("/x", "e", 0, (2,)), packed(BIG)),
@@ -80,7 +85,7 @@ async def test_a_worker_out_of_order_is_given_up_and_leaves_nothing(what: str) -
         plain, stream = await it.begin("a-1"), await it.begin("s-1", stream=True)
         told(await stream)
         HOSTILE[what](it)
-        assert it.gave_up
+        assert it.gave_up()
         it.end(-9)
         (failure,) = told(await plain)
         assert isinstance(failure, Failure)
@@ -93,18 +98,18 @@ async def test_a_stream_with_more_items_than_may_be_made_is_out_of_order() -> No
         told(await (await it.begin("s-1", stream=True)))
         for number in range(1, WINDOW + 1):
             it.item("s-1", number)
-        assert not it.gave_up
+        assert not it.gave_up()
         it.item("s-1", WINDOW + 1)
-        assert it.gave_up
+        assert it.gave_up()
 
 
 async def test_a_stream_with_more_bytes_than_may_be_made_is_out_of_order() -> None:
     async with stage() as it:
         told(await (await it.begin("s-1", stream=True)))
         it.item("s-1", 1, WINDOW_BYTES)
-        assert not it.gave_up
+        assert not it.gave_up()
         it.item("s-1", 2, BIG)
-        assert it.gave_up
+        assert it.gave_up()
     assert memory() == 0
 
 
@@ -118,7 +123,7 @@ async def test_a_second_outcome_and_one_of_no_call_are_dropped() -> None:
         (value,) = told(await task)
         assert isinstance(value, Value)
         assert value.segments == (5,)
-        assert not it.gave_up
+        assert not it.gave_up()
         assert memory() == 0
 
 
@@ -128,18 +133,17 @@ async def test_a_long_head_ends_the_channel_before_it_has_arrived() -> None:
         worker = it.supervisor._worker
         assert worker is not None
         worker._channel.drain()
-        assert it.gave_up
+        assert it.gave_up()
 
 
 @pytest.mark.parametrize("kind", ["ready", "value", "record"])
 async def test_a_worker_that_floods_holds_nobody_up(fresh: LocalRuntime, kind: str) -> None:
-    head = messages.dump(
-        {
-            "ready": Ready(),
-            "value": Value("x-1", "values", "", (0,)),
-            "record": Record((0,)),
-        }[kind]
-    )
+    floods: dict[str, Message] = {
+        "ready": Ready(),
+        "value": Value("x-1", "values", "", (0,)),
+        "record": Record((0,)),
+    }
+    head = messages.dump(floods[kind])
     async with raw(fresh) as one, raw(fresh) as two:
         await one.begin("flood", FRAME.pack(len(head), 0, 0) + head, 2.0)
         took = []
@@ -150,7 +154,7 @@ async def test_a_worker_that_floods_holds_nobody_up(fresh: LocalRuntime, kind: s
             took.append(time.perf_counter() - start)
             await asyncio.sleep(0.01)
         assert (await one.receive()).value() > 1000
-        assert sorted(took)[len(took) // 2] < 0.1
+        assert sorted(took)[len(took) // 2] < 0.2
         assert _memory(fresh) < 120 << 20
         assert (await two.call("noop", 1)).value() == 1
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from local_runtime import LocalRuntime, descriptors
-from local_runtime.raw import Raw, raw
+from local_runtime.by_hand import Raw, raw
 
 from agentix.wire import records
 from agentix.wire.messages import Await, Follow, Records

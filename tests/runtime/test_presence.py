@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from local_runtime import LocalRuntime, descriptors
-from local_runtime.raw import connect, raw
+from local_runtime.by_hand import connect, raw
 
 from agentix.wire import records
 from agentix.wire.messages import Await, Follow, Pending, Records

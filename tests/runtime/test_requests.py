@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from local_runtime import LocalRuntime, descriptors, far
-from local_runtime.raw import Raw, connect, raw
+from local_runtime.by_hand import Raw, connect, raw
 
 from agentix.wire import messages
 from agentix.wire.frames import body_prefix

@@ -10,10 +10,11 @@ from typing import Any
 import aiohttp
 import pytest
 from local_runtime import LocalRuntime, far
+from local_runtime.by_hand import journal
 
 from agentix import RuntimeClient
 from agentix.errors import RuntimeUnreachable
-from agentix.wire.protocol import CONTENT_TYPE
+from agentix.wire.protocol import CONTENT_TYPE, PROTOCOL
 
 
 async def ask(
@@ -71,7 +72,7 @@ async def test_another_protocol_is_refused_with_both_versions(shared: LocalRunti
     }
     status, text = await ask(shared, "POST", "/rpc", other, b"x")
     assert status == 426
-    assert '"protocol": 1' in text
+    assert f'"protocol": {PROTOCOL}' in text
 
 
 async def test_a_client_with_the_wrong_secret_is_told_so(shared: LocalRuntime) -> None:
@@ -97,6 +98,7 @@ async def test_the_secret_is_in_no_file_argument_environment_or_output(
         for name in ("cmdline", "environ"):
             assert shared.token.encode() not in Path(f"/proc/{pid}/{name}").read_bytes()
     assert shared.token not in shared.said()
+    assert shared.token not in await journal(shared)
 
 
 async def test_it_works_over_tcp_too() -> None:

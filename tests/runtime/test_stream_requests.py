@@ -143,7 +143,7 @@ async def test_cancelling_a_stream_lets_go_of_its_items_and_answers_who_waits() 
         assert [await it.heard.get() for _ in range(2)] == [Taken("s-1", 6), Cancel("s-1")]
         it.item("s-1", 7, BIG)  # made before it heard of it
         it.say(Failure("s-1", "cancelled", "CancelledError", ""))
-        assert not it.gave_up
+        assert not it.gave_up()
         assert memory() == 0
 
 
@@ -166,4 +166,4 @@ async def test_as_many_items_as_are_wanted_go_on_and_on() -> None:
                 it.item("s-1", number)
             found = await after(it, first - 1)
             assert numbers(found) == [*range(first, first + WINDOW)]
-        assert not it.gave_up
+        assert not it.gave_up()

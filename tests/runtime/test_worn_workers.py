@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from local_runtime import LocalRuntime, appears
-from local_runtime.raw import Raw, raw
+from local_runtime.by_hand import Raw, raw
 
 from agentix.wire import records
 from agentix.wire.messages import Await, Cancel, Follow, Pending, Records

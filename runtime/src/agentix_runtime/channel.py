@@ -36,7 +36,7 @@ _CHUNK: Final = 256 << 10
 _HIGH_WATER: Final = 8 << 20
 _LOW_WATER: Final = 1 << 20
 _LOOK_EVERY: Final = 50  # milliseconds
-_TURN: Final = 256
+_TURN: Final = 64
 """Frames that are taken in one turn of the loop: a piece may hold tens of thousands."""
 
 _BATCH: Final = 256
