@@ -1,5 +1,5 @@
 # Thin: each target is one command that a person could type.
-.PHONY: help setup demo test check bench pins requirements clean
+.PHONY: help setup demo test check fuzz bench pins requirements clean
 
 PYTHON := .venv/bin/python
 
@@ -18,6 +18,10 @@ test: setup check ## all tests, with real Nix, bubblewrap and Docker
 
 check: setup ## formatting, lint, types, layers
 	@$(PYTHON) tools/check.py
+
+fuzz: setup ## throw hostile bytes at every reader, SECONDS=60 each
+	@.venv/bin/uv pip install --quiet --require-hashes --no-deps --target .cache/fuzz/lib -r tests/fuzz/requirements.txt
+	@PYTHONPATH=.cache/fuzz/lib SECONDS=$(or $(SECONDS),60) $(PYTHON) tests/fuzz
 
 bench: setup ## measure, each number next to its reference
 	@$(PYTHON) tests/benchmarks
