@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from agentix.wire.frames import Buffer
     from agentix_runtime.server.calls import Answer, Asking, Calls
 
-_STRANGER: Final = 30.0
+STRANGER: Final = 30.0
 """Seconds in which a connection has to say the secret."""
 
 _LINGER: Final = 1.0
@@ -56,14 +56,17 @@ class Server:
         secret: str,
         worker_pid: Callable[[], int | None],
         hand_over: Callable[[asyncio.Transport, bytes], None] | None = None,
+        *,
+        stranger: float = STRANGER,
     ) -> None:
         self.calls = calls
         self.credentials = f"Bearer {secret}".encode()
         self.connections: set[Connection] = set()
         self.hand_over = hand_over
         self._worker_pid = worker_pid
+        self._stranger = stranger
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(_STRANGER / 3, self._look_after)
+        self._timer = self._loop.call_later(self._stranger / 3, self._look_after)
 
     def __call__(self) -> Connection:
         """Make a connection's protocol."""
@@ -92,9 +95,9 @@ class Server:
             connection.abort()
 
     def _look_after(self) -> None:
-        self._timer = self._loop.call_later(_STRANGER / 3, self._look_after)
+        self._timer = self._loop.call_later(self._stranger / 3, self._look_after)
         for connection in list(self.connections):
-            connection.expire(time.monotonic() - _STRANGER)
+            connection.expire(time.monotonic() - self._stranger)
 
 
 class Connection(asyncio.Protocol):
@@ -193,9 +196,9 @@ class Connection(asyncio.Protocol):
     def _take_head(self, data: bytes) -> bytes:
         """Take a request's head; give what follows it."""
         end = data.find(heads.END)
+        if end > heads.LONGEST or (end < 0 and len(data) > heads.LONGEST):
+            raise MalformedError("the head of the request is too long")
         if end < 0:
-            if len(data) > heads.LONGEST:
-                raise MalformedError("the head of the request is too long")
             self._held = data
             return b""
         head = heads.parse(data[:end])
