@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import sys
 import threading
 import time
 from typing import Any
@@ -155,3 +156,8 @@ async def emit_blobs(event: str, count: int, size: int) -> None:
     """Send the host many large events."""
     for number in range(count):
         await plugin.emit(event, [number, bytes(size)])
+
+
+def look_in(folder: str) -> None:
+    """Let the worker import modules from a folder."""
+    sys.path.insert(0, folder)

@@ -131,9 +131,10 @@ class Caller:
         return answer.sections[0]
 
     async def reached(self, mark: int) -> None:
-        """Wait until the user has been given the journal's records up to this one."""
+        """Wait until the user has been given the journal's records up to this one, and events."""
         if mark and self._follower is not None:
             await self._follower.reached(mark)
+        await self._events.settled()
 
     async def begin(self, course: Course) -> Answer:
         """Make a call, and return the first answer to it."""

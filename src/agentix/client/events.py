@@ -43,6 +43,7 @@ _HOLD: Final = 30.0
 """Seconds for which the runtime keeps a client's events, and attempts go on for their sake."""
 
 _HELLO: Final = 10.0
+_SETTLE: Final = 5.0
 _FAREWELL: Final = 1.0
 _CALL: Final = 60.0
 """The timeout of a ``call``, if it has no other; the same as python-socketio's."""
@@ -78,6 +79,7 @@ class Events:
         self._numbers = count(1)
         self._asks: dict[int, asyncio.Future[bytes]] = {}
         self._calls: dict[int, asyncio.Future[Reply]] = {}
+        self._settling: dict[int, asyncio.Future[bool]] = {}
         self._begun = False
         self._closed = False
 
@@ -137,6 +139,30 @@ class Events:
             return data
         finally:
             self._asks.pop(number, None)
+
+    async def settled(self) -> None:
+        """Wait until the handlers of all events have begun that the sandbox has sent by now.
+
+        Bounded; and nothing to wait for where no namespace is registered.
+        """
+        if self._namespaces is None:
+            return
+        lost = (TimeoutError, ConnectionLost, MalformedError, RuntimeUnreachable, RuntimeError)
+        with contextlib.suppress(*lost):
+            async with asyncio.timeout(_SETTLE):
+                while not await self._settle(await self._linked()):
+                    pass
+
+    async def _settle(self, link: Link) -> bool:
+        """Have the sandbox's last event told; ``False`` if the connection broke meanwhile."""
+        number = next(self._numbers)
+        settled: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._settling[number] = settled
+        try:
+            await link.emit(_OURS, "settle", number)
+            return await settled
+        finally:
+            del self._settling[number]
 
     async def close(self) -> None:
         """Send what waits to be sent, say farewell and close everything, in bounded time."""
@@ -347,6 +373,7 @@ class Events:
         for answer in self._asks.values():
             if not answer.done():
                 answer.set_exception(reason)
+        self._unsettle()
         if isinstance(reason, MalformedError):
             # What was sent cannot be relied upon; whoever needs a connection may have another.
             self._fail(reason)
@@ -383,7 +410,13 @@ class Events:
         for future in waiting:
             if not future.done():
                 future.set_exception(reason)
+        self._unsettle()
         self._room.set()
+
+    def _unsettle(self) -> None:
+        for settled in self._settling.values():
+            if not settled.done():
+                settled.set_result(False)
 
     # What the runtime says; it may be anything
 
@@ -412,7 +445,12 @@ class Events:
             self._room.set()
         elif event == "reply":
             self._replied(arguments)
-            return
+        elif event == "settled":
+            number, asked = _of(arguments, int, int)
+            self._line.arrived(number)
+            settled = self._settling.get(asked)
+            if settled is not None and not settled.done():
+                settled.set_result(True)
         else:
             raise MalformedError("an event is none of those there are")
         self._wake.set()
@@ -440,7 +478,6 @@ class Events:
             reply = self._calls.get(request)
             if reply is not None and not reply.done():
                 reply.set_result((name, text, status, data))
-        self._wake.set()
 
 
 class _Client:

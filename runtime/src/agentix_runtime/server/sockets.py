@@ -5,6 +5,7 @@
              arrived [number]                             follows, so that it need not be kept
              reply [n, request, type, message, status, data]   both ways
              got [n]                                      both ways: items up to n have arrived
+             settle [number]                              settled [n, number] comes, in its turn
              bye []                                       there will be no other connection
     others   <event> [n, request, data]                   both ways; request 0 wants no reply
 
@@ -84,7 +85,7 @@ class Sockets:
             logger=silent,
             engineio_logger=silent,
         )
-        for event in ("hello", "ask", "arrived", "got", "reply", "bye"):
+        for event in ("hello", "ask", "arrived", "got", "reply", "settle", "bye"):
             sio.on(event, self._guarded(getattr(self, f"_{event}")), namespace=_OURS)
         sio.on("disconnect", self._disconnect, namespace=_OURS)
         sio.on("*", self._guarded(self._event), namespace="*")
@@ -217,6 +218,11 @@ class Sockets:
             await asyncio.Event().wait()  # until this task is ended, as it is about to be
 
     # Their end
+
+    def _settle(self, sid: str, number: Any) -> None:
+        if type(number) is not int:
+            raise MalformedError("a number is none")
+        self._known(sid).guest.send(_OURS, "settled", number)
 
     def _bye(self, sid: str) -> None:
         self._end(self._known(sid), for_good=True)
