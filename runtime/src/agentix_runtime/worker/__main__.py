@@ -2,12 +2,13 @@
 
 The worker speaks on descriptor 3, a socket to the server, and takes nothing from standard input. It
 says ``Ready``, then answers each ``Call`` with one ``Value`` or ``Failure``; ``Cancel`` ends a
-call. End of file means exit.
+call. ``Signal`` and ``Reply`` go both ways. End of file means exit.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import fcntl
 import gc
@@ -19,11 +20,13 @@ import sys
 from typing import Final
 
 from agentix_runtime.channel import WORKER_FD
-from agentix_runtime.worker import forks
+from agentix_runtime.worker import forks, inherit, logs
+from agentix_runtime.worker.signals import Signals
 from agentix_runtime.worker.work import Worker
 
 _PR_SET_PDEATHSIG: Final = 1
 _OUT_OF_THE_WAY: Final = 64
+_IOLBF: Final = 1
 
 
 def main() -> None:
@@ -37,9 +40,16 @@ def main() -> None:
     selector = selectors.DefaultSelector()
     loop = asyncio.SelectorEventLoop(selector)
     asyncio.set_event_loop(loop)
+    _buffer_c_output_by_lines()
     with socket.socket(fileno=channel) as sock:
-        forks.guard(sock, loop, selector)
-        _work(sock, loop)
+        _work(sock, loop, selector)
+
+
+def _buffer_c_output_by_lines() -> None:
+    """Have what C code prints come out as it is printed; Python's own output does."""
+    libc = ctypes.CDLL(None)
+    with contextlib.suppress(ValueError):  # a C library where it is no variable
+        libc.setvbuf(ctypes.c_void_p.in_dll(libc, "stdout"), None, _IOLBF, ctypes.c_size_t(0))
 
 
 def _die_with(server: int) -> None:
@@ -49,9 +59,15 @@ def _die_with(server: int) -> None:
         os._exit(0)
 
 
-def _work(sock: socket.socket, loop: asyncio.SelectorEventLoop) -> None:
+def _work(
+    sock: socket.socket, loop: asyncio.SelectorEventLoop, selector: selectors.BaseSelector
+) -> None:
     async def work() -> None:
         worker = Worker(sock)
+        forks.guard(worker.channel.abandon, loop, selector)
+        inherit.install()
+        logs.install(logs.Sender(worker.channel))
+        worker.heard = Signals(worker.say).heard
         gc.freeze()
         await worker.ended.wait()
 

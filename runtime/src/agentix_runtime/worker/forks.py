@@ -15,20 +15,22 @@ from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
     import selectors
-    import socket
+    from collections.abc import Callable
 
 _in_child = False
 
 
 def guard(
-    sock: socket.socket, loop: asyncio.AbstractEventLoop, selector: selectors.BaseSelector
+    abandon: Callable[[], None],
+    loop: asyncio.AbstractEventLoop,
+    selector: selectors.BaseSelector,
 ) -> None:
-    """Cut every forked child off from the worker's channel and loop."""
+    """Cut every forked child off from the worker's channel, which it is to abandon, and loop."""
 
     def cut_off() -> None:
         global _in_child
         _in_child = True
-        sock.close()
+        abandon()
         # The child's own asyncio.run() must not find the worker's loop running …
         asyncio._set_running_loop(None)
         # … nor may that loop go on in the child: nothing is left to do or to wait for.

@@ -23,6 +23,7 @@ from agentix.wire.protocol import MAX_INLINE, MAX_RECORD
 from agentix.wire.records import MAX_NAME, Log, as_plain
 from agentix_runtime.parcel import Parcel
 from agentix_runtime.worker import forks
+from agentix_runtime.worker.interrupts import shielded
 
 if TYPE_CHECKING:
     from agentix_runtime.channel import Channel
@@ -35,6 +36,7 @@ _PATIENCE: Final = 1.0
 _DEEPEST: Final = 4
 """Taking a record apart runs its arguments' code, which may log, and so on."""
 
+_COMMON: Final = 1024
 _MOST_ARGUMENTS: Final = 100
 _MOST_EXTRA: Final = 1000
 _LONG: Final = 4 << 20
@@ -52,6 +54,7 @@ class Sender:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
+        self._heads: dict[int, bytes] = {}
         self._dropped = 0
 
     @property
@@ -59,23 +62,34 @@ class Sender:
         """Whether nobody hears."""
         return forks.in_child() or self._channel.closed
 
+    def missed(self) -> None:
+        """Count a record that could not even be made."""
+        self._dropped += 1
+
     def __call__(self, record: bytes) -> None:
         """Send one record, or count it as dropped."""
-        if self.closed:
-            return
+        if not self.closed:
+            shielded(self.take, record)
+
+    def take(self, record: bytes) -> None:
+        """Do so where no exception from nowhere is to be feared."""
         if len(record) > MAX_RECORD:
             record = _note(f"a record of {len(record):,} bytes was dropped: it is too long")
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
-            text = f"{dropped:,} records were dropped: the runtime's server did not keep up"
+            text = f"{dropped:,} records were dropped here: there were too many at a time"
             if not self._send(_note(text)):
                 self._dropped += dropped
         if not self._send(record):
             self._dropped += 1
 
     def _send(self, record: bytes) -> bool:
-        head = messages.dump(Record((len(record),)))
-        payload = record if len(record) <= MAX_INLINE else Parcel.of([record])
+        size = len(record)
+        if (head := self._heads.get(size)) is None:
+            head = messages.dump(Record((size,)))
+            if size < _COMMON:
+                self._heads[size] = head
+        payload = record if size <= MAX_INLINE else Parcel.of([record])
         return self._channel.send_now(head, payload, _PATIENCE)
 
 
@@ -85,16 +99,7 @@ def install(send: Sender) -> None:
     ``AGENTIX_LOG_LEVEL`` may narrow what is logged; else all is sent, and the host chooses.
     """
     root = logging.getLogger()
-    handler = _Handler(send)
-    root.addHandler(handler)
-    remove = root.removeHandler
-
-    def keep(hdlr: logging.Handler) -> None:
-        # logging.basicConfig(force=True) and dictConfig clear the root logger for their own.
-        if hdlr is not handler:
-            remove(hdlr)
-
-    root.removeHandler = keep  # type: ignore[method-assign]
+    _stay(root, _Handler(send))
     asked = os.environ.get("AGENTIX_LOG_LEVEL", "")
     level = level_of(asked)
     root.setLevel(logging.NOTSET if level is None else level)
@@ -105,24 +110,59 @@ def install(send: Sender) -> None:
         )
 
 
+def _stay(root: logging.Logger, handler: logging.Handler) -> None:
+    """Add a handler that comes back.
+
+    basicConfig(force=True) and dictConfig clear the root logger for handlers of their own, which
+    they add only if there is no other.
+    """
+    loop = asyncio.get_running_loop()
+    add, remove = root.addHandler, root.removeHandler
+
+    def add_both(hdlr: logging.Handler) -> None:
+        add(hdlr)
+        add(handler)  # which does nothing if it is there
+
+    def remove_for_now(hdlr: logging.Handler) -> None:
+        remove(hdlr)
+        if hdlr is handler and not forks.in_child():
+            loop.call_soon_threadsafe(add, handler)
+
+    add(handler)
+    root.addHandler = add_both  # type: ignore[method-assign]
+    root.removeHandler = remove_for_now  # type: ignore[method-assign]
+
+
+class _Depth(threading.local):
+    depth = 0
+
+
 class _Handler(logging.Handler):
     """Encodes records and sends them."""
 
     def __init__(self, send: Sender) -> None:
         super().__init__()
         self._send = send
-        self._here = threading.local()
+        self._here = _Depth()
 
     def createLock(self) -> None:  # noqa: N802 - logging's name
         self.lock = None
 
     def handle(self, record: logging.LogRecord) -> Any:
         """Send a record, if no filter is against it; whatever happens, its logger goes on."""
-        depth = getattr(self._here, "depth", 0)
+        return shielded(self._handle, record)
+
+    def _handle(self, record: logging.LogRecord) -> Any:
+        here = self._here
+        depth = here.depth
         if depth >= _DEEPEST:
+            self._send.missed()
             return False
-        self._here.depth = depth + 1
+        here.depth = depth + 1
         try:
+            if not self.filters:
+                self.emit(record)
+                return True
             passed: Any = self.filter(record)  # from Python 3.12 on maybe another record
             if passed:
                 self.emit(record if passed is True else passed)
@@ -131,25 +171,22 @@ class _Handler(logging.Handler):
             self.handleError(record)
             return False
         finally:
-            self._here.depth = depth
+            here.depth = depth
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record."""
-        entry = _entry(record)
+        fields = _fields(record)
         if self._send.closed:
-            _write(entry)
+            _write(Log(*fields))
             return
-        try:
-            data = records.dump(entry)
-        except (ValueError, OverflowError):  # a number that is none, set by a filter perhaps
-            data = b""
-        if not data or len(data) > _LONG:
-            _cut(entry)
-            data = records.dump(entry)
-        self._send(data)
+        data = records.dump_log(fields)
+        if len(data) > _LONG:
+            data = records.dump(_cut(Log(*fields)))
+        self._send.take(data)
 
 
-def _entry(record: logging.LogRecord) -> Log:
+def _fields(record: logging.LogRecord) -> tuple[Any, ...]:
+    """Give what the fields of a Log are to be."""
     template = _text(record.msg)
     args: Any = record.args
     arguments: list[str] = []
@@ -168,22 +205,22 @@ def _entry(record: logging.LogRecord) -> Log:
             extra[f"{key}"[:MAX_NAME]] = as_plain(fields[key])
             if len(extra) == _MOST_EXTRA:
                 break
-    return Log(
-        int(record.created * 1e9),
-        max(0, int(record.levelno)),
-        f"{record.name}"[:MAX_NAME],
+    return (
+        _number(int(record.created * 1e9)),
+        min(_number(record.levelno), 1 << 31),
+        _name(record.name),
         message,
         template if arguments else "",
         arguments,
-        _exception(record),
-        _text(record.stack_info or ""),
+        _exception(record) if record.exc_info or record.exc_text else "",
+        _text(record.stack_info) if record.stack_info else "",
         f"{record.pathname}"[-MAX_NAME:],
         _number(record.lineno),
-        f"{record.funcName or ''}"[:MAX_NAME],
+        _name(record.funcName),
         _number(record.process),
-        f"{record.processName or ''}"[:MAX_NAME],
+        _name(record.processName),
         _number(record.thread),
-        f"{record.threadName or ''}"[:MAX_NAME],
+        _name(record.threadName),
         _task(fields),
         extra,
     )
@@ -196,6 +233,12 @@ def _text(value: object) -> str:
         return "".join(str(value))
     except Exception as exc:
         return f"<a {type(value).__name__} whose text raises {type(exc).__name__}>"
+
+
+def _name(value: object) -> str:
+    if type(value) is str and len(value) <= MAX_NAME:
+        return value
+    return _text(value or "")[:MAX_NAME]
 
 
 def _number(value: object) -> int:
@@ -215,19 +258,19 @@ def _exception(record: logging.LogRecord) -> str:
 
 def _task(fields: dict[str, Any]) -> str:
     if "taskName" in fields:
-        return f"{fields['taskName'] or ''}"[:MAX_NAME]
-    with contextlib.suppress(RuntimeError):  # no loop runs in this thread
-        if (task := asyncio.current_task()) is not None:
-            return task.get_name()[:MAX_NAME]
+        return _name(fields["taskName"])
+    if asyncio._get_running_loop() is not None and (task := asyncio.current_task()) is not None:
+        return _name(task.get_name())
     return ""
 
 
-def _cut(entry: Log) -> None:
+def _cut(entry: Log) -> Log:
     """Make a record small enough by cutting what is long in it."""
     for name in ("message", "template", "exception", "stack"):
         setattr(entry, name, shorten(getattr(entry, name), _CUT))
     entry.arguments = [shorten(text, 1024) for text in entry.arguments]
     entry.extra = {key: shorten(_text(value), 1024) for key, value in entry.extra.items()}
+    return entry
 
 
 def _note(text: str) -> bytes:

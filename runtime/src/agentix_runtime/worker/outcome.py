@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from agentix.wire import arguments, messages
+from agentix.wire.arguments import MINOR
 from agentix.wire.errors import UnencodableError
 from agentix.wire.frames import Buffer, offsets, payload_size, pieces
-from agentix.wire.messages import Call, Failure, Segments, Value
+from agentix.wire.messages import Call, Failure, Item, Segments, Value
 from agentix.wire.protocol import MAX_INLINE
 from agentix.wire.values.encode import encode
 from agentix_runtime.channel import Payload
@@ -21,11 +22,19 @@ Memory: TypeAlias = memoryview | None
 """A payload in this process's memory; ``None`` if there was no room for it."""
 
 Outcome: TypeAlias = tuple[bytes, Payload]
-"""An encoded Value or Failure with its payload, ready to be sent."""
+"""An encoded Value or Item with its payload, ready to be sent."""
 
 
 class ArgumentsError(Exception):
     """The arguments cannot be rebuilt in this sandbox."""
+
+
+class ItemError(Exception):
+    """An item of a stream cannot be sent, and so the stream has come to its end."""
+
+    def __init__(self, failure: Failure) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
 
 
 def opened(payload: Payload | None) -> Memory:
@@ -41,15 +50,33 @@ def opened(payload: Payload | None) -> Memory:
 
 
 def open_arguments(call: Call, memory: Memory) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Rebuild a call's arguments. Large buffers are views of the memory they arrived in."""
+    """Rebuild a call's arguments, and apply the context that it carries to the current one.
+
+    Large buffers are views of the memory they arrived in.
+    """
     if memory is None:
         raise ArgumentsError("the sandbox has no memory or open files left for the arguments")
-    parts = [
-        memory[start : start + length]
-        for start, length in zip(offsets(call.segments), call.segments, strict=True)
-    ]
+    if call.minor and call.minor != MINOR:
+        raise ArgumentsError(
+            "an argument holds code by value (a lambda, or a function or class that was defined in "
+            f"a script, a notebook or another function), made by Python {call.minor}, and this "
+            f"bundle runs Python {MINOR}; define it in a module of the project, or build the "
+            f'bundle with [tool.agentix] python = "{call.minor}"'
+        )
+    segments = call.segments
     try:
-        args, kwargs = arguments.unpickle(parts[0], parts[1:])
+        if len(segments) == 1:
+            args, kwargs, *carried = arguments.unpickle(memory, ())
+        else:
+            parts = [
+                memory[start : start + length]
+                for start, length in zip(offsets(segments), segments, strict=True)
+            ]
+            args, kwargs, *carried = arguments.unpickle(parts[0], parts[1:])
+        if carried:
+            from agentix.utils import context
+
+            context.apply(*carried)
     except ModuleNotFoundError as exc:
         raise ArgumentsError(
             f"the arguments need the module {exc.name}, which the bundle does not have; add it to "
@@ -67,7 +94,8 @@ class Encoded:
 
     __slots__ = ("_buffers", "_message", "_stream", "size")
 
-    def __init__(self, call: Call, value: Any) -> None:
+    def __init__(self, call: Call, value: Any, number: int) -> None:
+        """Encode a call's result or, with a number from 1 on, an item of its stream."""
         kinds = ""
         self._stream: Sequence[Buffer]
         self._buffers: Sequence[Buffer]
@@ -85,23 +113,45 @@ class Encoded:
             raise UnencodableError(
                 f"the result takes {self.size:,} bytes, and the caller accepts {call.limit:,}"
             )
-        self._message = Value(call.id, call.form, kinds, segments)
+        self._message = (
+            Item(call.id, number, call.form, kinds, segments)
+            if number
+            else Value(call.id, call.form, kinds, segments)
+        )
 
     def pack(self) -> Outcome:
         """Copy the result into a frame's payload or into shared memory."""
         head = messages.dump(self._message)
+        if not self._buffers and len(self._stream) == 1 and self.size <= MAX_INLINE:
+            return head, self._stream[0]
         parts = pieces(self._stream, self._buffers)
         return head, b"".join(parts) if self.size <= MAX_INLINE else Parcel.of(parts)
 
 
-def failed(failure: Failure) -> Outcome:
-    """Make an outcome of a failure."""
-    return messages.dump(failure), b""
+def encoded(call: Call, value: Any, number: int = 0) -> Outcome | Encoded | Failure:
+    """Encode a result or an item, and pack it if it is small. Raises nothing."""
+    try:
+        made = Encoded(call, value, number)
+    except BaseException as error:  # it runs the code of the user's objects
+        return _unencodable(call, error)
+    return packed(call, made) if made.size <= MAX_INLINE else made
 
 
-def unencodable(call: Call, error: BaseException) -> Outcome:
-    """Make an outcome of a result that cannot be sent."""
+def packed(call: Call, made: Encoded) -> Outcome | Failure:
+    """Pack what has been encoded, or say why that cannot be done."""
+    try:
+        return made.pack()
+    except Exception as error:  # no memory, no descriptors
+        return _unencodable(call, error)
+
+
+def end_of_stream(call: Call) -> Outcome:
+    """Make the outcome of a generator that has come to its end."""
+    return messages.dump(Value(call.id, call.form, "", (0,))), b""
+
+
+def _unencodable(call: Call, error: BaseException) -> Failure:
     if isinstance(error, UnencodableError):
-        return failed(refusal(call.id, "UnencodableError", str(error)))
+        return refusal(call.id, "UnencodableError", str(error))
     text = f"the result cannot be sent back: {type(error).__name__}: {text_of(error)}"
-    return failed(refusal(call.id, "UnencodableError", text, error))
+    return refusal(call.id, "UnencodableError", text, error)

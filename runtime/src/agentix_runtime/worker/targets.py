@@ -20,10 +20,35 @@ class TargetError(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A function, and whether it runs on the loop or in a thread."""
+    """A function, and how it runs.
+
+    One that only gives what another one makes, as wrappers do, runs in a thread as any other: it
+    may block. What it gives then decides.
+    """
 
     function: Callable[..., Any]
     is_async: bool
+    """Whether it runs on the loop."""
+    generates: bool | None
+    """Whether it is a generator function; ``None`` if that shows only when it is called."""
+
+    @classmethod
+    def of(cls, function: Callable[..., Any]) -> Target:
+        """Look at a function."""
+        if inspect.iscoroutinefunction(function):
+            return cls(function, True, False)
+        if inspect.isasyncgenfunction(function):
+            return cls(function, True, True)
+        return cls(function, False, True if inspect.isgeneratorfunction(function) else None)
+
+    def check(self, name: str, stream: bool) -> None:
+        """Make sure that the caller means the same kind of function."""
+        if self.generates is not None and self.generates is not stream:
+            is_, was = ("a", "no") if self.generates else ("no", "a")
+            raise TargetError(
+                f"{name.replace('::', '.')} is {is_} generator function in the bundle, and {was} "
+                f"generator function where it was called: they are different versions; {_REBUILD}"
+            )
 
 
 class Targets:
@@ -70,8 +95,7 @@ class Targets:
         function = _walk(module, qualname)
         known = self._known.get(name)
         if known is None or known.function is not function:
-            is_async = inspect.iscoroutinefunction(inspect.unwrap(function))
-            known = self._known[name] = Target(function, is_async)
+            known = self._known[name] = Target.of(function)
         return known
 
 

@@ -3,34 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, Final
+import sys
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from agentix.wire import messages
-from agentix.wire.messages import Call, Cancel, Ready
+from agentix.wire.messages import Call, Cancel, Failure, Ready, Reply, Signal, Taken
 from agentix.wire.protocol import MAX_INLINE
 from agentix_runtime.channel import Channel, Payload
-from agentix_runtime.parcel import drop
-from agentix_runtime.worker import forks
+from agentix_runtime.parcel import Parcel, drop
+from agentix_runtime.worker import forks, streams
 from agentix_runtime.worker.failures import failure_of, refusal
+from agentix_runtime.worker.interrupts import Gate, shielded
+from agentix_runtime.worker.jobs import Job, begin
 from agentix_runtime.worker.outcome import (
     ArgumentsError,
     Encoded,
+    ItemError,
     Memory,
     Outcome,
-    failed,
+    encoded,
+    end_of_stream,
     open_arguments,
     opened,
-    unencodable,
+    packed,
 )
 from agentix_runtime.worker.targets import Target, TargetError, Targets
 from agentix_runtime.worker.threads import Threads
 
 if TYPE_CHECKING:
     import socket
-    from collections.abc import Coroutine
+    from collections.abc import Callable
+
+Result: TypeAlias = Outcome | Failure
 
 _GRACE: Final = 0.5
 """How long calls may take to clean up once the server is gone."""
@@ -38,14 +47,22 @@ _GRACE: Final = 0.5
 _FEW: Final = 4
 """Up to so many calls at once, each is answered at once; the answers of more travel together."""
 
-_GONE: Final = object()
+_PATIENCE: Final = 1.0
+"""How long to wait for a server that does not keep up."""
+
+_POLITE: Final = 0.1
+"""While it has been told to end for less long than about that, a thread is told politely."""
+
+_SLOWEST: Final = 1.0
+
+_HEARD: Final = (Call, Cancel, Taken, Signal, Reply)
 
 
 class Worker:
-    """Answers each call that arrives on the channel exactly once.
+    """Answers each call that arrives on the channel exactly once, when it has ended.
 
-    Whoever takes a call out of ``_running`` answers it: the thread or task that has its outcome, or
-    the loop when it is cancelled first. Taking is one step, so there is one answer.
+    Whoever takes a call out of ``_running`` answers it: the thread or task that has its outcome.
+    Taking is one step, so there is one answer. Cancelling only tells that thread or task.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -53,170 +70,285 @@ class Worker:
         self._targets = Targets()
         self._threads = Threads()
         self._context = contextvars.copy_context()
-        # A task, or None while the call is in a thread, which cannot be interrupted.
-        self._running: dict[str, asyncio.Task[None] | None] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._running: dict[str, Job] = {}
+        self._ending: asyncio.Task[None] | None = None
         self.ended = asyncio.Event()
-        self._channel = Channel(sock, self._receive, self._lost)
-        self._channel.send(messages.dump(Ready()))
+        self.heard: Callable[[Signal | Reply, Payload | None], None] = lambda _, data: drop(data)
+        """Called in the loop's thread with each event and reply that comes from the host."""
+        self.channel = Channel(sock, self._receive, self._lost)
+        self.channel.send(messages.dump(Ready()))
+
+    def say(self, message: Signal | Reply, data: bytes) -> bool:
+        """Send something that is no call's answer; from any thread, amid a call's own code too.
+
+        ``False`` if it had to be dropped, because the server has not kept up for a while.
+        """
+        return shielded(self._say, message, data)
+
+    def _say(self, message: Signal | Reply, data: bytes) -> bool:
+        try:
+            payload = data if len(data) <= MAX_INLINE else Parcel.of([data])
+        except OSError:
+            return False
+        return self.channel.send_now(messages.dump(message), payload, _PATIENCE)
 
     def _receive(self, head: bytes, payload: Payload | None) -> None:
-        message = messages.load(head, (Call, Cancel))
-        if isinstance(message, Cancel):
-            self._cancel(message.id)
-        else:
+        message = messages.load(head, _HEARD)
+        if isinstance(message, Call):
             self._begin(message, opened(payload))
+        elif isinstance(message, Cancel):
+            if (job := self._running.get(message.id)) is not None:
+                self._cancel(job)
+        elif isinstance(message, Taken):
+            job = self._running.get(message.id)
+            if job is not None and job.window is not None:
+                job.window.taken(message.number)
+        elif isinstance(message, Signal | Reply):
+            self.heard(message, payload)
 
     def _begin(self, call: Call, memory: Memory) -> None:
-        self._running[call.id] = None
-        context = self._context.copy()
+        job = self._running[call.id] = Job(call, memory, self._context.copy())
         try:
             target = self._targets.loaded(call.target)
             if target is not None and target.is_async:
-                self._spawn(call, _call(call, memory, target), context)
+                self._start(job, target)
             else:
                 # Importing a module may take seconds and run anything: not here.
-                self._threads.run(functools.partial(self._work, call, memory, target, context))
+                job.gate = Gate()
+                self._threads.run(functools.partial(self._work, job, target))
         except BaseException as error:  # looking a function up may run the module's own code
-            self._answer(call.id, failed(_failure(call, error)))
+            self._answer(job, _failure(call, error))
 
-    def _cancel(self, call_id: str) -> None:
-        running = self._running.get(call_id, _GONE)
-        if isinstance(running, asyncio.Task):
-            running.cancel()
-        elif running is None:
-            self._answer(call_id, failed(failure_of(call_id, asyncio.CancelledError())))
+    def _cancel(self, job: Job) -> None:
+        """Tell a call to end, once; its answer comes when it has."""
+        if job.cancelled:
+            return
+        job.end()
+        if job.task is not None:
+            job.task.cancel()
+        elif job.gate is not None:
+            self._tell(job, job.gate)
+            if not job.begun:
+                self._answer(job, _cancelled(job))
 
-    def _answer(self, call_id: str, outcome: Outcome) -> None:
+    def _tell(self, job: Job, gate: Gate, delay: float = 0.001) -> None:
+        """Cancel a call in a thread, as often as it takes to be heard."""
+        settled = gate.tell(politely=delay < _POLITE)
+        if not settled and self._running.get(job.call.id) is job:
+            self._loop.call_later(delay, self._tell, job, gate, min(2 * delay, _SLOWEST))
+
+    def _answer(self, job: Job, result: Result) -> None:
         """Send a call's outcome, unless it has been answered."""
-        if self._running.pop(call_id, _GONE) is _GONE:
+        if forks.in_child():
+            forks.leave(None)
+        outcome = (messages.dump(result), b"") if isinstance(result, Failure) else result
+        if self._running.pop(job.call.id, None) is None:
             drop(outcome[1])
-        else:
-            self._channel.send(*outcome, alone=len(self._running) < _FEW)
+            return
+        _flush()
+        alone = len(self._running) < _FEW and not self.channel.gathering
+        self.channel.send(*outcome, alone=alone)
 
     def _lost(self, reason: str) -> None:
         """Without a server there is nobody to work for."""
-        task = self._loop.create_task(self._end())
-        self._tasks.add(task)
+        self._ending = self._loop.create_task(self._end())
 
     async def _end(self) -> None:
-        tasks = [task for task in self._running.values() if task is not None]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=_GRACE)
-        self.ended.set()
+        try:
+            for job in [*self._running.values()]:
+                self._cancel(job)
+            end = self._loop.time() + _GRACE
+            while self._running and self._loop.time() < end:  # noqa: ASYNC110 - threads end them, too
+                await asyncio.sleep(0.005)
+        finally:
+            self.ended.set()
 
     # In a thread
 
-    def _work(
-        self, call: Call, memory: Memory, target: Target | None, context: contextvars.Context
-    ) -> None:
-        """Answer a call, or pass the coroutine on that turned out to be in it."""
-        outcome = context.run(self._outcome, call, memory, target)
-        if isinstance(outcome, tuple):
-            self._answer(call.id, outcome)
-        else:
-            self._loop.call_soon_threadsafe(self._spawn, call, outcome, context)
+    def _work(self, job: Job, target: Target | None) -> None:
+        """Answer a call, or pass it on to the loop."""
+        job.begun = True
+        try:
+            result = job.context.run(self._run, job, target)
+            if isinstance(result, tuple | Failure):
+                self._answer(job, result)
+            else:
+                self._loop.call_soon_threadsafe(self._start, job, result.target, result.made)
+        except BaseException as error:  # no memory is left, say
+            self._answer(job, _failure(job.call, error))
 
-    def _outcome(
-        self, call: Call, memory: Memory, target: Target | None
-    ) -> Outcome | Coroutine[Any, Any, Any]:
+    def _run(self, job: Job, target: Target | None) -> Result | _Passed:
         """Run a function, from its arguments to its packed result."""
+        call = job.call
         try:
             target = target or self._targets.load(call.target)
-        except BaseException as error:  # the module's own code may raise anything
-            return failed(_failure(call, error))
-        return _call(call, memory, target) if target.is_async else _run(call, memory, target)
-
-    # On the loop
-
-    def _spawn(
-        self, call: Call, coroutine: Coroutine[Any, Any, Any], context: contextvars.Context
-    ) -> None:
-        if call.id not in self._running:
-            coroutine.close()  # cancelled on the way here
-            return
-        task = self._loop.create_task(self._finish(call, coroutine), context=context)
-        self._running[call.id] = task
-        self._tasks.add(task)
-        task.add_done_callback(functools.partial(self._ended, call, coroutine))
-
-    def _ended(
-        self, call: Call, coroutine: Coroutine[Any, Any, Any], task: asyncio.Task[None]
-    ) -> None:
-        self._tasks.discard(task)
-        if call.id in self._running:
-            # Cancelled before its first step, or after its last: it had no chance to answer.
-            coroutine.close()
-            self._answer(call.id, failed(failure_of(call.id, asyncio.CancelledError())))
-
-    async def _finish(self, call: Call, coroutine: Coroutine[Any, Any, Any]) -> None:
-        """Await a function's value, and answer with it."""
-        try:
-            value = await coroutine
+            if job.cancelled:
+                return _cancelled(job)
+            if target.is_async:
+                return _Passed(target)
+            target.check(call.target, call.stream)
+            args, kwargs = open_arguments(call, job.memory)
+            job.memory = None
+            gate = job.gate or Gate()
+            value = gate.run(target.function, *args, **kwargs)
+            del args, kwargs
             if forks.in_child():
                 forks.leave(None)
-            result = _encode(call, value)
+            if call.stream:
+                if hasattr(value, "__anext__"):
+                    return _Passed(None, value)
+                if not hasattr(value, "__next__"):
+                    raise _no_stream(call, value)
+                window = job.streams(streams.Window())
+                streams.in_thread(value, window, gate, functools.partial(self._send, job))
+                return end_of_stream(call)
         except BaseException as error:  # whatever it is, the worker lives on
             if forks.in_child():
                 forks.leave(error)
-            result = failed(_failure(call, error))
-        if isinstance(result, tuple):
-            self._answer(call.id, result)
-        elif self._running.pop(call.id, _GONE) is not _GONE:
+            return _failure(call, error)
+        if inspect.iscoroutine(value):
+            return _Passed(None, value)
+        result = encoded(call, value)
+        return packed(call, result) if isinstance(result, Encoded) else result
+
+    def _send(self, job: Job, value: Any) -> None:
+        """Send an item of a stream."""
+        ready = encoded(job.call, value, _next(job))
+        self._send_item(job, packed(job.call, ready) if isinstance(ready, Encoded) else ready)
+
+    def _send_item(self, job: Job, ready: Result) -> None:
+        if isinstance(ready, Failure):
+            raise ItemError(ready)
+        if job.window is not None:
+            payload = ready[1]
+            job.window.add(payload.size if isinstance(payload, Parcel) else len(payload))
+        _flush()
+        self.channel.send(*ready)
+
+    # On the loop
+
+    def _start(self, job: Job, target: Target | None, made: Any = None) -> None:
+        """Take the first step of a call on the loop: mostly it is the only one."""
+        if job.cancelled:  # on the way here
+            if inspect.iscoroutine(made):
+                made.close()
+            self._answer(job, _cancelled(job))
+            return
+        task = begin(self._loop, self._finish(job, target, made), job.context)
+        if task.done():
+            self._ended(job, task)
+        else:
+            job.task = task
+            task.add_done_callback(functools.partial(self._ended, job))
+
+    def _ended(self, job: Job, task: asyncio.Task[None]) -> None:
+        """See to it that a call is answered in any case."""
+        if task.cancelled() or (error := task.exception()) is None:
+            error = asyncio.CancelledError()
+        if self._running.get(job.call.id) is job:
+            self._answer(job, _failure(job.call, error))
+
+    async def _finish(self, job: Job, target: Target | None, made: Any) -> None:
+        """Call a function, or await what one has given, and answer with the outcome."""
+        call = job.call
+        result: Result | Encoded
+        try:
+            if target is not None:
+                target.check(call.target, call.stream)
+                args, kwargs = open_arguments(call, job.memory)
+                job.memory = None
+                made = target.function(*args, **kwargs)
+                del args, kwargs
+            if call.stream:
+                if not hasattr(made, "__anext__"):
+                    raise _no_stream(call, made)
+                window = job.streams(streams.LoopWindow())
+                await streams.on_loop(made, window, functools.partial(self._send_from_loop, job))
+                result = end_of_stream(call)
+            else:
+                value = await made
+                if forks.in_child():
+                    forks.leave(None)
+                result = encoded(call, value)
+        except BaseException as error:  # whatever it is, the worker lives on
+            if forks.in_child():
+                forks.leave(error)
+            result = _failure(call, error)
+        if not isinstance(result, Encoded):
+            self._answer(job, result)
+        elif self._running.pop(call.id, None) is not None:
             # From here on the call has ended: cancelling comes too late. Much is copied elsewhere.
-            job = functools.partial(self._pack_and_send, call, result)
+            _flush()
+            copy = functools.partial(self._pack_and_send, call, result)
             try:
-                self._threads.run(job)
+                self._threads.run(copy)
             except RuntimeError:  # the sandbox may have no threads
-                job()
+                copy()
 
-    def _pack_and_send(self, call: Call, encoded: Encoded) -> None:
-        self._channel.send(*_pack(call, encoded))
+    def _pack_and_send(self, call: Call, made: Encoded) -> None:
+        result = packed(call, made)
+        outcome = (messages.dump(result), b"") if isinstance(result, Failure) else result
+        self.channel.send(*outcome)
+
+    async def _send_from_loop(self, job: Job, value: Any) -> None:
+        ready = encoded(job.call, value, _next(job))
+        if isinstance(ready, Encoded):
+            ready = await self._packed(job.call, ready)
+        self._send_item(job, ready)
+
+    async def _packed(self, call: Call, made: Encoded) -> Result:
+        """Pack in a thread what would hold up the loop."""
+        done: asyncio.Future[Result] = self._loop.create_future()
+
+        def settle(result: Result) -> None:
+            if not done.cancelled():
+                done.set_result(result)
+            elif not isinstance(result, Failure):
+                drop(result[1])
+
+        def pack() -> None:
+            self._loop.call_soon_threadsafe(settle, packed(call, made))
+
+        self._threads.run(pack)
+        return await done
 
 
-async def _call(call: Call, memory: Memory, target: Target) -> Any:
-    args, kwargs = open_arguments(call, memory)
-    return await target.function(*args, **kwargs)
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """What :meth:`Worker._start` is to go on with: an async function, or what one has given."""
+
+    target: Target | None
+    made: Any = None
 
 
-def _run(call: Call, memory: Memory, target: Target) -> Outcome | Coroutine[Any, Any, Any]:
-    """Call a function; one that only looks synchronous gives a coroutine, to be run on the loop."""
-    try:
-        args, kwargs = open_arguments(call, memory)
-        value = target.function(*args, **kwargs)
-    except BaseException as error:  # whatever it is, the worker lives on
-        if forks.in_child():
-            forks.leave(error)
-        return failed(_failure(call, error))
-    if forks.in_child():
-        forks.leave(None)
-    if inspect.iscoroutine(value):
-        return value
-    result = _encode(call, value)
-    return result if isinstance(result, tuple) else _pack(call, result)
+def _next(job: Job) -> int:
+    return 1 if job.window is None else job.window.made + 1
 
 
-def _failure(call: Call, error: BaseException) -> messages.Failure:
+def _flush() -> None:
+    """Let go of what was printed, before the answer that it came before."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(BaseException):  # somebody may have put anything there
+            stream.flush()
+
+
+def _no_stream(call: Call, made: Any) -> TargetError:
+    return TargetError(
+        f"{call.target.replace('::', '.')} gave no iterator in the bundle, but a "
+        f"{type(made).__name__}, and is a generator function where it was called: they are "
+        "different versions; rebuild it with `agentix build` and deploy it again"
+    )
+
+
+def _cancelled(job: Job) -> Failure:
+    return failure_of(job.call.id, asyncio.CancelledError())
+
+
+def _failure(call: Call, error: BaseException) -> Failure:
     if isinstance(error, ArgumentsError):
         return refusal(call.id, "ArgumentsError", str(error), error.__cause__)
     if isinstance(error, TargetError):
         return refusal(call.id, "TargetError", str(error))
+    if isinstance(error, ItemError):
+        return error.failure
     return failure_of(call.id, error)
-
-
-def _encode(call: Call, value: Any) -> Outcome | Encoded:
-    """Encode a result; a small one is an outcome already."""
-    try:
-        encoded = Encoded(call, value)
-    except BaseException as error:  # it runs the code of the user's objects
-        return unencodable(call, error)
-    return _pack(call, encoded) if encoded.size <= MAX_INLINE else encoded
-
-
-def _pack(call: Call, encoded: Encoded) -> Outcome:
-    try:
-        return encoded.pack()
-    except Exception as error:  # no memory, no descriptors
-        return unencodable(call, error)
