@@ -339,7 +339,7 @@ async def test_a_server_that_never_answers_meets_the_timeout(tmp_path: Path) -> 
         return web.Response()
 
     async with answering(tmp_path, handle) as client:
-        client._timeout = 0.2
+        client._deadlines.seconds = 0.2
         with pytest.raises(CallTimeout):
             await client.remote(far.noop)
         gone.set()

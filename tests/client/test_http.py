@@ -11,14 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from local_runtime.raw import body, http
 
-from agentix.client.answers import Answer, Expected, parse_answer, read_answer
+from agentix.client.answers import Expected, Refusal
 from agentix.client.http import ConnectionLost, _Link
 from agentix.wire.errors import MalformedError
 from agentix.wire.frames import pieces
 from agentix.wire.messages import Failure, Item, Pending, Value
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Sequence
 
 EXPECTED = Expected((Item, Value, Failure, Pending), 32 << 20, 128)
 
@@ -38,10 +38,6 @@ class Wire(asyncio.Transport):
         asyncio.get_running_loop().call_soon(self.link.connection_lost, None)
 
 
-def make(status: int, size: int) -> Generator[Any, None, tuple[int, Answer]]:
-    return status, (yield from read_answer(size, EXPECTED))
-
-
 async def outcomes(data: bytes, cuts: Sequence[int], requests: int = 1) -> list[Any]:
     """Tell what comes of requests that are answered with bytes which arrive in these pieces."""
     scratch = memoryview(bytearray(1 << 16))
@@ -53,7 +49,7 @@ async def outcomes(data: bytes, cuts: Sequence[int], requests: int = 1) -> list[
     edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
     todo = [data[start:end] for start, end in pairwise(edges)]
     for _ in range(requests):
-        request = asyncio.ensure_future(link.request(b"", (), make, 60))
+        request = asyncio.ensure_future(link.request(b"", (), EXPECTED, 60))
         await asyncio.sleep(0)
         while todo and not request.done():
             piece = memoryview(todo.pop(0))
@@ -86,11 +82,19 @@ def plain(found: list[Any]) -> list[Any]:
         if isinstance(one, str):
             shown.append(one)
             continue
-        status, answer = one
-        shown.append((status, answer.mark))
+        if isinstance(one, Refusal):
+            shown.append(one)
+            continue
+        shown.append(one.mark)
+        for section in one.sections:
+            for kind, part in zip(
+                getattr(section.message, "kinds", ""), section.segments[1:], strict=True
+            ):
+                assert isinstance(part, bytes) == (kind == "b")
+                assert kind == "b" or not memoryview(part).readonly
         shown += [
             (section.message, [bytes(part) for part in section.segments])
-            for section in answer.sections
+            for section in one.sections
         ]
     return shown
 
@@ -122,9 +126,9 @@ cuts = st.lists(st.integers(0, 1 << 12), max_size=12)
 @given(st.lists(answers, min_size=1, max_size=3), cuts)
 def test_answers_are_the_same_however_they_are_cut(bodies: list[bytes], cuts: list[int]) -> None:
     for one in bodies:
-        parsed = parse_answer(one, EXPECTED)
+        parsed = EXPECTED.parse(one)
         found = asyncio.run(outcomes(http(one), cuts))
-        assert plain(found) == plain([(200, parsed)])
+        assert plain(found) == plain([parsed])
 
 
 @settings(deadline=None, max_examples=400)
@@ -154,14 +158,11 @@ def test_bytes_that_are_wrong_come_to_the_same_end_however_they_are_cut(
 def test_large_pieces_are_what_they_were(cuts: list[int], kinds: str) -> None:
     large = [bytes(range(256)) * (1 << 10), bytes(range(255, -1, -1)) * (3 << 10)]
     one = bytes(8) + item(1, b"document", large, kinds)
-    [(_, answer)] = asyncio.run(outcomes(http(one), cuts))
+    [answer] = asyncio.run(outcomes(http(one), cuts))
     document, *buffers = answer.sections[0].segments
     assert bytes(document) == b"document"
     assert [bytes(buffer) for buffer in buffers] == large
-    for buffer, kind in zip(buffers, kinds, strict=True):
-        assert isinstance(buffer, bytes) == (kind == "b")
-        if kind == "a":
-            assert not memoryview(buffer).readonly
+    assert plain([answer])
 
 
 @pytest.mark.parametrize("end", ["", "Connection: close\r\n", "connection: Keep-Alive\r\n"])
@@ -176,4 +177,4 @@ async def test_answers_of_one_connection_belong_to_one_request_each() -> None:
     datas = [http(body(Pending(str(number)))) for number in range(3)]
     ends = [sum(map(len, datas[: n + 1])) for n in range(3)]
     found = await outcomes(b"".join(datas), ends, 3)
-    assert [one[1].sections[0].message.id for one in found] == ["0", "1", "2"]
+    assert [one.sections[0].message.id for one in found] == ["0", "1", "2"]

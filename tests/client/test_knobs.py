@@ -74,7 +74,7 @@ async def test_a_sandbox_is_configured_before_its_first_call(runtime: LocalRunti
         live.configure(timeout=18)
         assert await live.remote(far.noop, 1) == 1
         assert live._client is not None
-        assert (live._client._timeout, live._client._wait) == (18, 5)
+        assert (live._client._deadlines.seconds, live._client._wait) == (18, 5)
         with pytest.raises(ProviderError, match=r"register_namespace\(Host\) works before the"):
             live.register_namespace(Host("/other"))
         with pytest.raises(ProviderError, match=r"configure\(…\) works before the first call"):

@@ -6,17 +6,9 @@ A request that meets a lost connection raises :class:`ConnectionLost`, for its s
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
-from agentix.client.answers import (
-    Answer,
-    Expected,
-    Section,
-    parse_answer,
-    read_answer,
-    read_text,
-)
+from agentix.client.answers import WORDS, Answer, Expected, Refusal, Section
 from agentix.client.health import Health
 from agentix.client.http import ConnectionLost, NotConnected, Pool
 from agentix.errors import RemoteErrorInfo, RuntimeUnreachable
@@ -41,7 +33,7 @@ from agentix.wire.messages import (
 from agentix.wire.protocol import CONTENT_TYPE, MAX_RECORD, MAX_RESULT, PROTOCOL
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable
+    from collections.abc import Iterable
 
     from agentix.client.url import RuntimeURL
 
@@ -56,7 +48,6 @@ _HEALTH_TIMEOUT: Final = 10.0
 _PATIENCE: Final = 30.0
 """Seconds that an answer may be late, or that a body may stand still."""
 
-_MOST_JSON: Final = 64 << 10
 _MOST_WORDS: Final = 200
 
 _MOST_SECTIONS: Final = 128
@@ -69,14 +60,6 @@ _EXPECTED: Final[dict[type[Request], Expected]] = {
     Cancel: Expected((Noted,), 0),
     Leave: Expected((Noted,), 0),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    """An answer with another status than 200."""
-
-    status: int
-    body: bytes
 
 
 class Connection:
@@ -118,36 +101,30 @@ class Connection:
         refuses it; and :class:`~agentix.wire.errors.MalformedError` for an answer that is none.
         """
         head = messages.dump(request)
-        expected = _EXPECTED[type(request)]
         size = payload_size(request.segments) if type(request) is Call else 0
         start = b"%b%d\r\n\r\n%b" % (self._post, 4 + len(head) + size, body_prefix(head))
         if size <= _SMALL:
             start, parts = b"".join((start, *parts)), ()
 
-        def make(status: int, length: int) -> Generator[Any, None, Answer | _Refusal]:
-            if status == 200:
-                return read_answer(length, expected)
-            return _refusal(status, length)
-
         patience = _PATIENCE + getattr(request, "wait", 0) / 1000
-        answer = await self._pool.request(start, parts, make, patience)
-        if isinstance(answer, _Refusal):
+        answer = await self._pool.request(start, parts, _EXPECTED[type(request)], patience)
+        if isinstance(answer, Refusal):
             self._refused(answer, target)
         return answer
 
     def parse(self, request: Request, data: bytes) -> Answer:
         """Read the answer to a request that has come another way."""
-        return parse_answer(data, _EXPECTED[type(request)])
+        return _EXPECTED[type(request)].parse(data)
 
     async def health(self) -> Health:
         """Ask the runtime about itself."""
         self.check_open()
         try:
             async with asyncio.timeout(_HEALTH_TIMEOUT):
-                answer = await self._pool.request(self._get, (), _refusal, _HEALTH_TIMEOUT)
+                answer = await self._pool.request(self._get, (), WORDS, _HEALTH_TIMEOUT)
             if answer.status != 200:
                 self._refused(answer, "health")
-            health = Health.parse(_json(answer.body))
+            health = Health.parse(_json(answer.text))
         except MalformedError as exc:
             raise self.error("health", "MalformedAnswer", f"{exc}") from exc
         except TimeoutError as exc:
@@ -174,17 +151,17 @@ class Connection:
         if self.closed:
             raise RuntimeError(f"the client of {self._url.text} is closed")
 
-    def _refused(self, answer: _Refusal, target: str) -> NoReturn:
+    def _refused(self, answer: Refusal, target: str) -> NoReturn:
         if answer.status == 401:
             what = "it wants another secret" if self._token else "it wants its sandbox's secret"
             raise self.error(target, "Unauthorized", f"{what}; pass token= as the sandbox has it")
         if answer.status == 426:
-            about = _json(answer.body)
+            about = _json(answer.text)
             if type(about) is dict:
                 raise self._other_version(
                     target, _shown(about.get("protocol")), _shown(about.get("agentix"))
                 )
-        text = " ".join(answer.body[:_MOST_WORDS].decode(errors="replace").split())
+        text = " ".join(answer.text[:_MOST_WORDS].decode(errors="replace").split())
         said = f"it answered HTTP {answer.status}"
         raise self.error(target, "UnexpectedAnswer", f"{said}: {text}" if text else said)
 
@@ -201,10 +178,6 @@ class Connection:
 
 def _shown(value: object) -> str:
     return str(value)[:40] if isinstance(value, int | str) else "?"
-
-
-def _refusal(status: int, length: int) -> Generator[Any, None, _Refusal]:
-    return _Refusal(status, (yield from read_text(length, _MOST_JSON)))
 
 
 def _json(body: bytes) -> Any:

@@ -1,8 +1,9 @@
 """HTTP/1.1 to one runtime, no more of it than that takes: bodies of known length, kept connections.
 
-An answer is read by a generator: it yields the memory that the next bytes belong in, and returns
-what it made of them. Long pieces are received right there. Whoever controls a sandbox controls what
-is answered, so reading is strict, bounded, and ends in one MalformedError.
+An answer that has not come as a whole is read by a generator: it yields the memory that the next
+bytes belong in, and returns what it made of them. Long pieces are received right there. Whoever
+controls a sandbox controls what is answered, so reading is strict, bounded, and ends in one
+MalformedError.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
 from agentix.client.held_socket import HeldSocket
 from agentix.wire.errors import MalformedError
@@ -22,9 +23,20 @@ if TYPE_CHECKING:
     from agentix.wire.frames import Buffer
 
 T = TypeVar("T")
+S_co = TypeVar("S_co", covariant=True)
 Reader: TypeAlias = "Generator[bytearray | memoryview, None, T]"
-Making: TypeAlias = "Callable[[int, int], Reader[T]]"
-"""Makes the reader of a body, given the status and the length."""
+"""Reads a body that is yet to come: it yields the memory that the next bytes belong in."""
+
+
+class Form(Protocol[S_co]):
+    """How a body is read, be it there already or not."""
+
+    def whole(self, status: int, body: memoryview) -> S_co:
+        """Read a body that is there; it stays as it is."""
+
+    def parts(self, status: int, size: int) -> Reader[S_co]:
+        """Make the reader of a body of this size."""
+
 
 _SCRATCH: Final = 256 << 10
 _DIRECT: Final = 64 << 10
@@ -50,6 +62,11 @@ _HEAD: Final = re.compile(
 _FIELD: Final = re.compile(
     rb"^(content-length|transfer-encoding|connection):[ \t]*+([^\r]*+)\r$", re.I | re.M
 )
+_ORDINARY: Final = re.compile(
+    rb"HTTP/1\.1 200 OK\r\n(?:Content-Type: [a-z/-]+\r\n)?Content-Length: ([0-9]{1,15})\r\n\r\n"
+)
+"""What nearly all heads are."""
+
 _LENGTH: Final = re.compile(rb"[0-9]{1,15}[ \t]*")
 
 
@@ -74,7 +91,7 @@ class Pool:
         self.closed = False
 
     async def request(
-        self, start: bytes, rest: Iterable[Buffer], make: Making[T], patience: float
+        self, start: bytes, rest: Iterable[Buffer], form: Form[T], patience: float
     ) -> T:
         """Send a request, its first bytes and the rest, and return what the reader returned.
 
@@ -83,7 +100,7 @@ class Pool:
         """
         link = self._idle.popitem()[0] if self._idle else await self._connect()
         try:
-            return await link.request(start, rest, make, patience)
+            return await link.request(start, rest, form, patience)
         finally:
             if link.reusable:
                 self._idle[link] = None
@@ -187,7 +204,7 @@ class _Link(asyncio.BufferedProtocol):
         self.deadline = 0.0
 
     def _clear(self) -> None:
-        self._make: Making[Any] = _nothing
+        self._form: Form[Any] | None = None
         self._head = b""
         self._reader: Reader[Any] | None = None
         self._target: memoryview | None = None
@@ -196,7 +213,7 @@ class _Link(asyncio.BufferedProtocol):
         self._keep = True
 
     async def request(
-        self, start: bytes, rest: Iterable[Buffer], make: Making[T], patience: float
+        self, start: bytes, rest: Iterable[Buffer], form: Form[T], patience: float
     ) -> T:
         """Send a request and wait for its answer."""
         self.reusable = False
@@ -204,7 +221,7 @@ class _Link(asyncio.BufferedProtocol):
             raise ConnectionLost(self._lost)
         self.deadline = self._loop.time() + patience
         waiter: asyncio.Future[T] = self._loop.create_future()
-        self._waiter, self._make = waiter, make
+        self._waiter, self._form = waiter, form
         try:
             self._transport.write(start)
             for part in rest:
@@ -284,28 +301,36 @@ class _Link(asyncio.BufferedProtocol):
 
     def _begin(self, data: bytes) -> None:
         """Read the head of an answer, once it is there."""
-        if self._waiter is None or self._waiter.done():
+        if self._form is None or self._waiter is None or self._waiter.done():
             self.close("it said something unasked")
             return
         searched = max(0, len(self._head) - 3)
         data = self._head = self._head + data if self._head else data
-        end = data.find(b"\r\n\r\n", searched, _LONGEST_HEAD)
-        if end < 0:
+        end = data.find(b"\r\n\r\n", searched, _LONGEST_HEAD) + 4
+        if end < 4:
             if len(data) >= _LONGEST_HEAD:
                 self._fail(MalformedError("the answer's HTTP header is too long"))
             return
-        try:
-            status, self._left = self._understood(data[: end + 4])
-            self._reader = self._make(status, self._left)
-        except MalformedError as exc:
-            self._fail(exc)
-            return
         self._head = b""
-        self._step(self._reader)
-        self._body(memoryview(data)[end + 4 :])
+        try:
+            status, size = self._understood(data[:end])
+            if len(data) - end < size:
+                self._left = size
+                self._reader = self._form.parts(status, size)
+                self._step(self._reader)
+                self._body(memoryview(data)[end:])
+            else:
+                answer = self._form.whole(status, memoryview(data)[end : end + size])
+                self._keep = self._keep and len(data) == end + size
+                self._finish(answer)
+        except Exception as exc:  # no memory, say
+            self._fail(exc)
 
     def _understood(self, head: bytes) -> tuple[int, int]:
         """Take the status and the length of the body from a head."""
+        ordinary = _ORDINARY.fullmatch(head)
+        if ordinary is not None:
+            return 200, int(ordinary[1])
         found = _HEAD.fullmatch(head)
         if found is None:
             raise MalformedError("the answer is not HTTP/1.1")
@@ -353,13 +378,15 @@ class _Link(asyncio.BufferedProtocol):
                 raise MalformedError("the answer is shorter than its message says")
             self._target = target
         except StopIteration as end:
-            if self._left:
-                self._keep = False
-            if self._waiter is not None and not self._waiter.done():
-                self._waiter.set_result(end.value)
-                self._go_on()
+            self._keep = self._keep and not self._left
+            self._finish(end.value)
         except Exception as exc:  # no memory, say
             self._fail(exc)
+
+    def _finish(self, answer: Any) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(answer)
+            self._go_on()
 
     def _fail(self, exc: Exception) -> None:
         self._target = None
@@ -373,10 +400,6 @@ class _Link(asyncio.BufferedProtocol):
         """Let a sender look again at what there is to do."""
         if self._room is not None and not self._room.done():
             self._room.set_result(None)
-
-
-def _nothing(status: int, length: int) -> Reader[Any]:
-    raise MalformedError("there was no request")
 
 
 def _reason(exc: Exception) -> str:

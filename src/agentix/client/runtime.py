@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from itertools import count
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from agentix.callables import RemoteCallable
 from agentix.client.call import Caller, Course
 from agentix.client.connection import Connection
+from agentix.client.deadlines import Deadlines
 from agentix.client.events import Events
 from agentix.client.job import Job, generates
 from agentix.client.remote import Remote
@@ -63,7 +63,7 @@ class RuntimeClient(Remote):
     ) -> None:
         check_knobs(timeout, http_sync_ms)
         where = RuntimeURL.parse(url)
-        self._timeout = timeout
+        self._deadlines = Deadlines(timeout)
         self._wait = http_sync_ms
         # Unique among all clients of a runtime, without asking for randomness each time.
         self._name = os.urandom(12).hex()
@@ -89,6 +89,7 @@ class RuntimeClient(Remote):
     async def close(self) -> None:
         """Close the connections. Calls under way fail, and are cancelled; more are refused."""
         await self._caller.close()
+        self._deadlines.close()
 
     async def health(self) -> Health:
         """Ask the runtime for its versions and processes.
@@ -118,7 +119,7 @@ class RuntimeClient(Remote):
         if not generates(fn):
             return self._call(Job(fn, target, stream=False), args, kwargs)
         job = Job(fn, target, stream=True)
-        return items(self._caller, self._course(job, args, kwargs), job, self._timeout)
+        return items(self._caller, self._course(job, args, kwargs), job, self._deadlines)
 
     def _try(
         self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -139,10 +140,10 @@ class RuntimeClient(Remote):
     async def _call(self, job: Job, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         course = self._course(job, args, kwargs)
         try:
-            async with asyncio.timeout(self._timeout):
+            with self._deadlines():
                 return await job.result(await self._caller.finish(course))
         except TimeoutError:
-            raise job.timed_out(f"no result within {self._timeout:g} s") from None
+            raise job.timed_out(f"no result within {self._deadlines.seconds:g} s") from None
         except MalformedError as exc:
             job.unreadable(exc)
 

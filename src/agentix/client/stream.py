@@ -7,7 +7,6 @@ makes only a few items more than were asked for.
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from agentix.wire.errors import MalformedError
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
     from agentix.client.call import Caller, Course
     from agentix.client.connection import Answer
+    from agentix.client.deadlines import Deadlines
     from agentix.client.job import Job
 
 
@@ -25,11 +25,11 @@ async def items(
     caller: Caller,
     course: Course,
     job: Job,
-    timeout: float | None,  # noqa: ASYNC109 - of each item
+    deadlines: Deadlines,
 ) -> AsyncGenerator[Any, None]:
     """Yield what the generator of a call yields; raise what it raises.
 
-    *timeout* bounds the wait for each item. Leaving early ends the generator in the sandbox.
+    The *deadlines* are those of each item. Leaving early ends the generator in the sandbox.
     """
     ended = False
     coming = caller.hold(_begin(caller, course))
@@ -37,10 +37,10 @@ async def items(
         number = 0
         while not ended:
             try:
-                async with asyncio.timeout(timeout):
+                with deadlines():
                     answer = await coming
             except TimeoutError:
-                raise job.timed_out(f"no item within {timeout:g} s") from None
+                raise job.timed_out(f"no item within {deadlines.seconds:g} s") from None
             sections = answer.sections
             ended = not isinstance(sections[-1].message, Item)
             if not ended:
