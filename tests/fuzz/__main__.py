@@ -76,7 +76,7 @@ def _ran(name: str, seconds: int) -> bool:
     print(f"fuzz: {name} {'broke after' if ended.returncode else 'bore'} {runs} inputs", flush=True)
     if ended.returncode == 0:
         return True
-    print(said[-4000:])
+    print("\n".join(line for line in said.splitlines() if "Instrumenting" not in line)[-4000:])
     for path in sorted(set(crashes.iterdir()) - before):
         data = path.read_bytes()
         print(f"fuzz: {len(data):,} bytes: {data[:400]!r}")

@@ -7,7 +7,7 @@ import contextlib
 import socket
 from typing import TYPE_CHECKING, Any
 
-from agentix.client.answers import Expected, parse_answer
+from agentix.client.answers import Answer, Expected
 from agentix.client.http import _Link
 from agentix.wire import messages, plain, records
 from agentix.wire.errors import MalformedError, NotAllowedError, UnencodableError
@@ -118,16 +118,38 @@ def packet(data: bytes) -> None:
 
 def answer(data: bytes) -> None:
     """Read an answer, and what it holds."""
+    found: Answer | None
     try:
-        found = parse_answer(data, ANSWERS)
+        found = ANSWERS.parse(data)
     except MalformedError as exc:
         one_line(exc)
+        found = None
+    try:
+        other = _in_parts(data)
+    except MalformedError as exc:
+        one_line(exc)
+        other = None
+    assert found == other
+    if found is None:
         return
     for section in found.sections:
         if isinstance(section.message, Value | Item) and section.message.form == "values":
             rebuilt(section.segments[0], section.segments[1:])
         elif isinstance(section.message, Records):
             list(records.load_all(section.segments[0], section.message.count))
+
+
+def _in_parts(data: bytes) -> Answer:
+    reader = ANSWERS.read(len(data))
+    while True:
+        try:
+            target = memoryview(next(reader))
+        except StopIteration as end:
+            assert not data
+            made: Answer = end.value
+            return made
+        assert len(target) <= len(data)
+        target[:], data = data[: len(target)], data[len(target) :]
 
 
 class _Transport(asyncio.Transport):
@@ -145,16 +167,12 @@ class _Transport(asyncio.Transport):
 
 def http(data: bytes) -> None:
     """Read an HTTP answer that comes in pieces."""
-    from agentix.client.answers import read_answer
-
     step, data = 1 + (data[0] if data else 0) * 16, data[1:]
 
     async def scenario() -> None:
         link = _Link(memoryview(bytearray(64 << 10)), lambda _: None)
         link.connection_made(_Transport())
-        asked = asyncio.ensure_future(
-            link.request(b"", (), lambda status, size: read_answer(size, ANSWERS), 5)
-        )
+        asked = asyncio.ensure_future(link.request(b"", (), ANSWERS, 5))
         await asyncio.sleep(0)
         for at in range(0, len(data), step):
             rest = data[at : at + step]

@@ -76,11 +76,17 @@ class Judge:
             return True
         if hint is None:
             return value is None
+        while (meant := alias_of(hint)) is not None:
+            hint = meant
         origin, args = get_origin(hint), get_args(hint)
         if origin is None or not (args or hint == tuple[()]):
             return self._fits_plain(value, origin or hint)
         if origin is Union or origin is types.UnionType:
-            return any(self._fits_one_of(value, arg) for arg in args)
+            # No generators here: each would take from the depth to which values may nest.
+            for arg in args:  # noqa: SIM110
+                if self._fits_one_of(value, arg):
+                    return True
+            return False
         if origin is Literal:
             return any(type(value) is type(arg) and value == arg for arg in args)
         if origin in _WRAPPERS:
@@ -88,7 +94,11 @@ class Judge:
         if origin is tuple:
             return isinstance(value, tuple) and self._fits_tuple(value, args)
         if origin in _EACH:
-            return isinstance(value, origin) and self._fits_items(value, args[0])
+            if not isinstance(value, origin):
+                return False
+            if isinstance(value, _CONTAINERS):
+                return self._all_fit(value, args[0])
+            return self._fits_items(value, args[0])
         if origin in _PAIRS:
             keys, values = args[0], args[1] if len(args) > 1 else int
             return (
@@ -96,8 +106,6 @@ class Judge:
                 and self._all_fit(value, keys)
                 and self._all_fit(value.values(), values)
             )
-        if (meant := alias_of(hint)) is not None:
-            return self.fits(value, meant)
         return self._fits_plain(value, origin)
 
     def _fits_one_of(self, value: Any, arg: Any) -> bool:
@@ -109,21 +117,22 @@ class Judge:
         return known
 
     def _fits_items(self, value: Any, arg: Any) -> bool:
-        if isinstance(value, _CONTAINERS):
-            return self._all_fit(value, arg)
-        if isinstance(value, str):
-            return self.fits("", arg)
+        if isinstance(value, str):  # of which each letter is such a sequence again
+            return not value or self.fits("", arg)
         if isinstance(value, bytes | bytearray):
-            return self.fits(0, arg)
+            return not value or self.fits(0, arg)
         # A range, say, or an array.
         return not self._model and (type(value) is not range or self.fits(0, arg))
 
     def _all_fit(self, values: abc.Iterable[Any], hint: Any) -> bool:
-        if not _decides_by_type(hint):
-            return all(self.fits(value, hint) for value in values)
-        if {*map(type, values)} == {hint}:
-            return True
-        return all(self.fits(one, hint) for one in {type(one): one for one in values}.values())
+        if _decides_by_type(hint):
+            if {*map(type, values)} == {hint}:
+                return True
+            values = {type(value): value for value in values}.values()
+        for value in values:  # noqa: SIM110
+            if not self.fits(value, hint):
+                return False
+        return True
 
     def _fits_tuple(self, value: tuple[Any, ...], args: tuple[Any, ...]) -> bool:
         if len(args) == 2 and args[1] is Ellipsis:
@@ -135,8 +144,6 @@ class Judge:
     def _fits_plain(self, value: Any, hint: Any) -> bool:
         if isinstance(hint, typing.NewType):
             return self.fits(value, hint.__supertype__)
-        if (meant := alias_of(hint)) is not None:
-            return self.fits(value, meant)
         if isinstance(hint, typing.TypeVar):
             if hint.__constraints__:
                 return any(self.fits(value, one) for one in hint.__constraints__)

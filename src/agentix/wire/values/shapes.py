@@ -79,7 +79,8 @@ def _refuse_undeclared(value: Any, names: tuple[str, ...]) -> None:
     if not there or there.keys() <= {*names}:
         return
     for name in there.keys() - {*names}:
-        if not isinstance(getattr(type(value), name, None), functools.cached_property):
+        cached = isinstance(getattr(type(value), name, None), functools.cached_property)
+        if not cached and not name.startswith("__"):  # some of pydantic's own lie there, too
             raise UnencodableError(
                 f"cannot send back a {type(value).__qualname__} with the attribute {name!r}, which "
                 "is not a field; declare it as one or leave it out"

@@ -71,7 +71,7 @@ ENUM: Final = 4
 
 MAX_DEPTH: Final = 100
 MAX_INT_BYTES: Final = 64 << 10
-MAX_RATIO_BYTES: Final = 4 << 10  # of each part of a fraction, which has to be reduced
+MAX_RATIO_BYTES: Final = 1 << 10  # of each part of a fraction, which has to be reduced
 MAX_DECIMAL: Final = 64 << 10
 MAX_CLASSES: Final = 4096
 MAX_FIELDS: Final = 4096
