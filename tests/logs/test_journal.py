@@ -157,7 +157,10 @@ async def test_the_worker_s_records_come_inline_in_shared_memory_or_not_at_all()
     assert found[:2] == ["inline", "shared"]
     assert "lost" in found[2]
     assert "lost" in found[3]
-    assert order == ["drained", "copied"] * 4
+    assert order == ["drained", *["copied"] * 4]
+    await asyncio.sleep(0)
+    journal.take(bytearray(line("next turn")))
+    assert order[5:] == ["drained", "copied"]
 
 
 async def test_the_runtime_s_own_words_are_records_of_its_logger() -> None:

@@ -84,6 +84,7 @@ class Channel:
         self.gathering = False
         """Whether many frames have come at once, and those behind this one are yet to be taken."""
         self._crowded = False
+        self._resting: asyncio.TimerHandle | None = None
         self._room = asyncio.Event()
         self._room.set()
         sock.setblocking(False)
@@ -133,7 +134,8 @@ class Channel:
             with self._lock:
                 if self.closed:
                     break
-                self._push()
+                if self._outbox:
+                    self._push()
                 if self._queued <= _LOW_WATER:
                     self._queue(head, payload)
                     self._push()
@@ -149,6 +151,17 @@ class Channel:
             poll.poll(_LOOK_EVERY)
         drop(payload)
         return False
+
+    def rest(self, seconds: float) -> None:
+        """Read nothing new for a moment, so that what comes meanwhile comes together."""
+        if self._resting is None and not self.closed:
+            self._loop.remove_reader(self._sock)
+            self._resting = self._loop.call_later(seconds, self._rested)
+
+    def _rested(self) -> None:
+        self._resting = None
+        if not self.closed:
+            self._loop.add_reader(self._sock, self._readable)
 
     async def room(self) -> None:
         """Wait until the other end keeps up; only in the loop's thread."""

@@ -40,7 +40,7 @@ Ask: TypeAlias = Callable[[Follow], Awaitable[Answer]]
 _WAIT: Final = 25_000
 """Milliseconds for which a request is open."""
 
-_SLICE: Final = 0.004
+_SLICE: Final = 0.002
 """Seconds after which others on the loop have their turn; a single record may take longer."""
 
 _BOUND: Final = 10.0

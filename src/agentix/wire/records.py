@@ -137,12 +137,8 @@ def is_plain(value: Any, depth: int = 0) -> bool:
     )
 
 
-def _name(value: Any) -> bool:
-    return type(value) is str and len(value) <= MAX_NAME
-
-
-def _number(value: Any, most: int = (1 << 64) - 1) -> bool:
-    return type(value) is int and 0 <= value <= most
+def _number(value: Any) -> bool:
+    return type(value) is int and 0 <= value <= _MOST
 
 
 def _mapping(value: Any) -> bool:
@@ -168,22 +164,27 @@ def _log(
     task: Any,
     extra: Any,
 ) -> bool:
+    # One expression instead of a function for each field: there may be many records.
     return (
-        _number(time)
-        and _number(level, 1 << 31)
+        type(time) is type(level) is type(line) is type(process) is type(thread) is int
+        and 0 <= time <= _MOST
+        and 0 <= level <= 1 << 31
+        and 0 <= line <= _MOST
+        and 0 <= process <= _MOST
+        and 0 <= thread <= _MOST
         and type(message) is type(template) is type(exception) is type(stack) is str
+        and type(logger) is type(path) is type(function) is str
+        and type(process_name) is type(thread_name) is type(task) is str
+        and len(logger) <= MAX_NAME
+        and len(path) <= MAX_NAME
+        and len(function) <= MAX_NAME
+        and len(process_name) <= MAX_NAME
+        and len(thread_name) <= MAX_NAME
+        and len(task) <= MAX_NAME
         and type(arguments) is list
-        and all(type(text) is str for text in arguments)
-        and _name(logger)
-        and _name(path)
-        and _number(line)
-        and _name(function)
-        and _number(process)
-        and _name(process_name)
-        and _number(thread)
-        and _name(thread_name)
-        and _name(task)
-        and _mapping(extra)
+        and (not arguments or all(type(text) is str for text in arguments))
+        and type(extra) is dict
+        and (not extra or is_plain(extra))
     )
 
 
@@ -234,6 +235,7 @@ def _span(
 
 
 MAX_NAME: Final = 1024
+_MOST: Final = (1 << 64) - 1
 MAX_HEX: Final = 32
 _STREAMS: Final = frozenset({"stdout", "stderr"})
 _PHASES: Final = frozenset({"start", "end"})
@@ -255,6 +257,11 @@ def dump(entry: Entry) -> bytes:
     """Encode a record."""
     tag, get = _WRITERS[type(entry)]
     return cast("bytes", msgpack.packb((tag, *get(entry)), unicode_errors="surrogatepass"))
+
+
+def dump_log(values: tuple[Any, ...]) -> bytes:
+    """Encode a Log of these fields, without making one first."""
+    return cast("bytes", msgpack.packb(("log", *values), unicode_errors="surrogatepass"))
 
 
 sink: Callable[[bytes], None] | None = None

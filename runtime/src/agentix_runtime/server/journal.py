@@ -51,6 +51,7 @@ class Journal:
         """Each record is given to these, too; they must neither wait nor raise."""
         self.drains: list[Callable[[], None]] = []
         """These append what has been written by now and not been read yet."""
+        self._drained = False
         self._records: list[bytes] = []
         self._bytes = 0
         self._taken = 0
@@ -61,8 +62,11 @@ class Journal:
 
     def take(self, payload: Payload | None) -> None:
         """Append the record in a frame of the worker's, after what it has printed before."""
-        for drain in self.drains:
-            drain()
+        if not self._drained:  # the frames of one turn have been there before it began
+            self._drained = True
+            asyncio.get_running_loop().call_soon(self._next_turn)
+            for drain in self.drains:
+                drain()
         if payload is None:
             self.note("a log record was lost: the server has too many open files to take it")
         elif not isinstance(payload, Parcel):
@@ -75,6 +79,9 @@ class Journal:
         else:
             with contextlib.closing(payload):
                 self.append(bytes(payload.opened()))
+
+    def _next_turn(self) -> None:
+        self._drained = False
 
     def append(self, record: bytes) -> None:
         """Append an encoded record; only in the loop's thread."""

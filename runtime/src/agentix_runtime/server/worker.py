@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 from agentix.wire import messages
@@ -41,6 +42,12 @@ _FEW: Final = 4
 """Up to so many calls at once, each is passed on at once; more of them travel together."""
 
 _AFTER_KILL: Final = 1.0
+
+_MANY: Final = 16
+_CLOSE: Final = 0.001
+"""So many records, each within so many seconds of the one before, are a burst."""
+
+_PAUSE: Final = 0.001
 
 
 class Job(Protocol):
@@ -87,6 +94,8 @@ class Worker:
         self._calls: dict[str, Job] = {}
         # Cancelled calls that have not ended; None once that takes too long.
         self._cancelled: dict[str, asyncio.TimerHandle | None] = {}
+        self._burst = 0
+        self._recorded = 0.0
         self._channel = Channel(spawned.sock, self._receive, lambda _: keeper.lost(self))
 
     @property
@@ -199,6 +208,16 @@ class Worker:
         elif isinstance(message, Record | Signal | Reply):
             _check(payload, payload_size(message.segments))
             self._keeper.said(self, message, payload)
+            if isinstance(message, Record):
+                self._has_recorded()
+
+    def _has_recorded(self) -> None:
+        """Have the records of a burst come together: alone, each costs both sides twice as much."""
+        now = time.monotonic()
+        self._burst = self._burst + 1 if now - self._recorded < _CLOSE else 0
+        self._recorded = now
+        if self._burst >= _MANY:
+            self._channel.rest(_PAUSE)
 
     def _settle(self, call_id: str) -> None:
         if (timer := self._cancelled.pop(call_id, None)) is not None:

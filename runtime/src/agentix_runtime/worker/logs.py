@@ -193,7 +193,7 @@ def _fields(record: logging.LogRecord) -> tuple[Any, ...]:
     message = template
     if args:
         try:
-            message = "".join(record.getMessage())
+            message = _text(record.getMessage())
         except Exception as exc:
             message = f"{template} <its arguments do not fit: {type(exc).__name__}>"
         values = args if isinstance(args, tuple) else (args,)
@@ -205,6 +205,7 @@ def _fields(record: logging.LogRecord) -> tuple[Any, ...]:
             extra[f"{key}"[:MAX_NAME]] = as_plain(fields[key])
             if len(extra) == _MOST_EXTRA:
                 break
+    path = record.pathname
     return (
         _number(int(record.created * 1e9)),
         min(_number(record.levelno), 1 << 31),
@@ -214,7 +215,7 @@ def _fields(record: logging.LogRecord) -> tuple[Any, ...]:
         arguments,
         _exception(record) if record.exc_info or record.exc_text else "",
         _text(record.stack_info) if record.stack_info else "",
-        f"{record.pathname}"[-MAX_NAME:],
+        path if type(path) is str and len(path) <= MAX_NAME else _text(path)[-MAX_NAME:],
         _number(record.lineno),
         _name(record.funcName),
         _number(record.process),
@@ -242,7 +243,7 @@ def _name(value: object) -> str:
 
 
 def _number(value: object) -> int:
-    return value if isinstance(value, int) and 0 <= value < 1 << 64 else 0
+    return value if type(value) is int and 0 <= value < 1 << 64 else 0
 
 
 def _exception(record: logging.LogRecord) -> str:

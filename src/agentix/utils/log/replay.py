@@ -12,6 +12,7 @@ of one that handlers rely on, and the loggers it can bring into being are few.
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import re
@@ -104,22 +105,30 @@ class LogReplay:
 
     def _record(self, entry: Log, name: str) -> logging.LogRecord:
         message = text(entry.message)
-        arguments = tuple(map(text, entry.arguments))
-        path = line(entry.path)
-        file = os.path.basename(path)  # noqa: PTH119 - quicker, and it is the sandbox's path
+        arguments = tuple(map(text, entry.arguments)) if entry.arguments else ()
+        path, file, module = _place(entry.path)
+        function, process, thread, task = (
+            entry.function,
+            entry.process_name,
+            entry.thread_name,
+            entry.task,
+        )
+        together = f"{function}{process}{thread}{task}"
+        if not (together.isascii() and together.isprintable()):
+            function, process, thread, task = map(line, (function, process, thread, task))
         fields: dict[str, Any] = {
             "pathname": path,
             "filename": file,
-            "module": file.rpartition(".")[0] or file,
+            "module": module,
             "lineno": entry.line,
-            "funcName": line(entry.function),
+            "funcName": function,
             "process": entry.process,
-            "processName": line(entry.process_name),
+            "processName": process,
             "thread": entry.thread,
-            "threadName": line(entry.thread_name),
-            "taskName": line(entry.task) or None,
-            "exc_text": text(entry.exception) or None,
-            "stack_info": text(entry.stack) or None,
+            "threadName": thread,
+            "taskName": task or None,
+            "exc_text": text(entry.exception) if entry.exception else None,
+            "stack_info": text(entry.stack) if entry.stack else None,
         }
         if arguments:
             template = text(entry.template)
@@ -148,24 +157,22 @@ class LogReplay:
         record: logging.LogRecord
         if make is logging.LogRecord:
             record = SandboxRecord.__new__(SandboxRecord)
-            vars(record).update(_BLANK)
+            record.__dict__ = _BLANK.copy()
         else:  # whose records have what this program's handlers want of them
             record = make(name, level, "", 0, message, arguments, None)
             if told := fields.pop("_told", None):
                 message, arguments = told[2], ()
         created = moment / 1e9
-        vars(record).update(
-            name=name,
-            msg=message,
-            args=arguments,
-            levelno=level,
-            levelname=logging.getLevelName(level),
-            created=created,
-            msecs=moment // 1_000_000 % 1000 + 0.0,
-            relativeCreated=(created - _STARTED) * 1000,
-            sandbox_id=self._sandbox,
-            **fields,
-        )
+        fields["name"] = name
+        fields["msg"] = message
+        fields["args"] = arguments
+        fields["levelno"] = level
+        fields["levelname"] = logging.getLevelName(level)
+        fields["created"] = created
+        fields["msecs"] = moment // 1_000_000 % 1000 + 0.0
+        fields["relativeCreated"] = (created - _STARTED) * 1000
+        fields["sandbox_id"] = self._sandbox
+        vars(record).update(fields)
         return record
 
 
@@ -188,6 +195,14 @@ def text(value: str) -> str:
 def line(value: str) -> str:
     """Escape all control characters."""
     return value if value.isascii() and value.isprintable() else _IN_LINE.sub(_escaped, value)
+
+
+@functools.lru_cache(256)
+def _place(path: str) -> tuple[str, str, str]:
+    """Give a source file's path, its name and the name without its suffix."""
+    path = line(path)
+    file = path.rpartition("/")[2]
+    return path, file, file.rpartition(".")[0] or file
 
 
 def _escaped(found: re.Match[str]) -> str:
