@@ -52,7 +52,7 @@ MESSAGES: list[Message] = [
     Records("j", 1, 2, (10,)),
     Noted(),
     Ready(),
-    Record((5,)),
+    Record("", (5,)),
     Taken("c-1", 3),
     Signal("/plugin", "event", 1, (4,)),
     Reply(1, "ValueError", "no", 429, (0,)),

@@ -129,9 +129,12 @@ def answer(data: bytes) -> None:
     except MalformedError as exc:
         one_line(exc)
         other = None
-    assert found == other
-    if found is None:
+    if found is None or other is None:
+        assert found is other
         return
+    assert [(one.message, one.segments) for one in found.sections] == [
+        (one.message, one.segments) for one in other.sections
+    ]
     for section in found.sections:
         if isinstance(section.message, Value | Item) and section.message.form == "values":
             rebuilt(section.segments[0], section.segments[1:])

@@ -40,12 +40,22 @@ class Section(NamedTuple):
     """A message of an answer, and its payload taken apart."""
 
     message: Answered
-    segments: list[Buffer]
+    received: list[Buffer | io.BytesIO]
+
+    @property
+    def segments(self) -> list[Buffer]:
+        """The payload's parts.
+
+        Bytes are taken out of their files only here: as long as the connection looks at what it has
+        received, that makes a copy.
+        """
+        return [one.getvalue() if isinstance(one, io.BytesIO) else one for one in self.received]
 
     @property
     def size(self) -> int:
         """Bytes of its document."""
-        return len(self.segments[0]) if self.segments else 0
+        first = self.received[0] if self.received else b""
+        return 0 if isinstance(first, io.BytesIO) else len(first)
 
 
 class Answer(NamedTuple):
@@ -127,7 +137,7 @@ class Expected:
             yield head
             message, size = self._message(head, length, left)
             left -= length + size
-            segments: list[Buffer] = []
+            segments: list[Buffer | io.BytesIO] = []
             yield from _payload(message, segments)
             sections.append(Section(message, segments))
             if not left:
@@ -179,9 +189,9 @@ def _kinds(message: Answered) -> Iterator[tuple[str, int]]:
     return iter(())
 
 
-def _cut(message: Answered, payload: memoryview) -> list[Buffer]:
+def _cut(message: Answered, payload: memoryview) -> list[Buffer | io.BytesIO]:
     """Take a payload apart that is there."""
-    segments: list[Buffer] = []
+    segments: list[Buffer | io.BytesIO] = []
     at = 0
     for kind, size in _kinds(message):
         segment = payload[at : at + size]
@@ -191,7 +201,7 @@ def _cut(message: Answered, payload: memoryview) -> list[Buffer]:
     return segments
 
 
-def _payload(message: Answered, segments: list[Buffer]) -> Reader[None]:
+def _payload(message: Answered, segments: list[Buffer | io.BytesIO]) -> Reader[None]:
     """Read a payload as it comes."""
     gap = 0
     for kind, size in _kinds(message):
@@ -203,7 +213,7 @@ def _payload(message: Answered, segments: list[Buffer]) -> Reader[None]:
             file = io.BytesIO(bytes(size))
             with file.getbuffer() as view:
                 yield view
-            segments.append(file.getvalue())
+            segments.append(file)
         elif size < _LAZY:
             memory = bytearray(size)
             yield memory
