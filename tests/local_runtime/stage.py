@@ -12,7 +12,7 @@ from agentix.wire.messages import Call, Cancel, Failure, Item, Message, Taken, V
 from agentix.wire.protocol import MAX_INLINE
 from agentix_runtime.channel import Channel, Payload, pair
 from agentix_runtime.parcel import Parcel
-from agentix_runtime.server.calls import Answer, Calls, Request
+from agentix_runtime.server.calls import Calls, Request
 from agentix_runtime.server.capture import Capture
 from agentix_runtime.server.journal import Journal
 from agentix_runtime.server.process import Limits, Spawned
@@ -21,6 +21,8 @@ from local_runtime import descriptors
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
+
+    from agentix_runtime.server.call import Answer
 
 
 def memory() -> int:

@@ -10,10 +10,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from agentix.wire import messages
-from agentix.wire.errors import MalformedError
 from agentix.wire.messages import (
     Await,
     Call,
@@ -28,18 +27,16 @@ from agentix.wire.messages import (
     Records,
 )
 from agentix_runtime.parcel import Parcel, drop
+from agentix_runtime.server.call import Answer, Asking, Running, failure
 from agentix_runtime.server.clients import Client, Clients, client_of
 from agentix_runtime.server.kept import Bounds, Kept
-from agentix_runtime.server.streams import Stream
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from agentix.wire.messages import Item
     from agentix_runtime.channel import Payload
     from agentix_runtime.server.journal import Journal
     from agentix_runtime.server.supervisor import Supervisor
-    from agentix_runtime.server.worker import Worker
 
 Request: TypeAlias = Call | Await | Next | Cancel | Follow | Leave
 REQUESTS: Final = (Call, Await, Next, Cancel, Follow, Leave)
@@ -53,130 +50,6 @@ _REMEMBERED: Final = 20_000
 _BETWEEN_NOTES: Final = 10.0
 
 _NOTED: Final = messages.dump(Noted())
-
-
-Sections: TypeAlias = "Sequence[tuple[bytes, Payload]]"
-
-
-class Answer(NamedTuple):
-    """The answer to a request. Parcels in it are the asker's own, to be closed."""
-
-    mark: int
-    sections: Sections
-    call: str = ""
-    """Of which call it tells the outcome: ``Calls.arrived`` is to be told once it has arrived."""
-
-
-class Asking:
-    """A request that waits for its answer."""
-
-    __slots__ = ("_calls", "_done", "after", "call", "client", "task", "timer")
-
-    def __init__(self, calls: Calls, client: Client, done: Callable[[Answer], None]) -> None:
-        self._calls = calls
-        self.client = client
-        self._done: Callable[[Answer], None] | None = done
-        self.after = 0
-        self.call: _Call | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.task: asyncio.Task[None] | None = None
-
-    def leave(self) -> None:
-        """Stop waiting: who asked has gone. After the answer it does nothing."""
-        if self._done is None:
-            return
-        self._done = None
-        self.client.open -= 1
-        if not self.client.open:
-            self.client.since = time.monotonic()
-        if self.timer is not None:
-            self.timer.cancel()
-        if self.call is not None:
-            self.call.waiting.remove(self)
-            self.call = None
-        if self.task is not None:
-            self.task.cancel()
-            self.client.following.remove(self)
-
-    def answer(self, sections: Sections, call: str = "") -> None:
-        """Give the answer, once."""
-        done = self._done
-        if done is not None:
-            self.leave()
-            done(Answer(self._calls.mark(), sections, call))
-
-    def late(self) -> None:
-        """Answer that it goes on."""
-        if self.call is not None:
-            self.answer([(messages.dump(Pending(self.call.id)), b"")])
-
-
-class _Call:
-    """A call that runs, or has ended and is kept."""
-
-    __slots__ = (
-        "_calls",
-        "client",
-        "id",
-        "outcome",
-        "sending",
-        "sent",
-        "since",
-        "size",
-        "stream",
-        "target",
-        "waiting",
-        "worker",
-    )
-
-    def __init__(self, calls: Calls, call: Call, client: Client) -> None:
-        self._calls = calls
-        self.id = call.id
-        self.target = call.target
-        self.client = client
-        self.worker: Worker | None = None
-        self.outcome: tuple[bytes, Payload] | None = None
-        self.stream = Stream() if call.stream else None
-        self.waiting: list[Asking] = []
-        self.size = self.sending = 0
-        self.since = 0.0
-        self.sent = False
-
-    def ended(self, head: bytes, payload: Payload) -> None:
-        self._calls.ended(self, head, payload)
-
-    def yielded(self, item: Item, head: bytes, payload: Payload) -> None:
-        if self.stream is None:
-            raise MalformedError("an item of what is no stream")
-        self.stream.add(item, head, payload)
-        for asking in self.waiting[:]:
-            self.give(asking)
-
-    def give(self, asking: Asking) -> None:
-        """Answer a request with what there is; nothing happens if that is nothing."""
-        if self.stream is None:
-            if self.outcome is not None:
-                self.sent = True
-                asking.answer(_own([self.outcome], self.id), self.id)
-            return
-        if asking.after < self.stream.taken:
-            asking.answer([_failure(self.id, "forgotten")])
-            return
-        sections = self.stream.some()
-        all_of_them = asking.after + len(sections) == self.stream.last
-        alone = len(sections) == 1 and isinstance(sections[0][1], Parcel)
-        if self.outcome is not None and all_of_them and not alone:
-            self.sent = True
-            asking.answer(_own([*sections, self.outcome], self.id), self.id)
-        elif sections:
-            asking.answer(_own(sections, self.id))
-
-    def let_go(self) -> None:
-        """Hold nothing any more."""
-        if self.outcome is not None:
-            drop(self.outcome[1])
-        if self.stream is not None:
-            self.stream.close()
 
 
 class Calls:
@@ -194,7 +67,7 @@ class Calls:
         self._supervisor = supervisor
         self._journal = journal
         self._absent = absent
-        self._calls: dict[str, _Call] = {}
+        self._calls: dict[str, Running] = {}
         self._over: OrderedDict[str, FailureKind] = OrderedDict()
         self._clients = Clients()
         self._kept = Kept(bounds or Bounds(), self._pushed_out)
@@ -271,15 +144,15 @@ class Calls:
             drop(payload)
         elif (kind := self._over.get(request.id)) is not None:
             drop(payload)
-            asking.answer([_failure(request.id, kind)])
+            asking.answer([failure(request.id, kind)])
             return
         elif self._clients.has_left(asking.client.name):
             drop(payload)
-            asking.answer([_failure(request.id, "cancelled")])
+            asking.answer([failure(request.id, "cancelled")])
             return
         else:
             client = asking.client
-            call = self._calls[request.id] = _Call(self, request, client)
+            call = self._calls[request.id] = Running(self, request, client)
             client.calls.add(request.id)
             call.worker = self._supervisor.give(call, head, payload)
         self._wait(asking, call, request.wait)
@@ -290,43 +163,34 @@ class Calls:
         else:
             asking.answer([self._not_here(request.id)])
 
-    def _wait(self, asking: Asking, call: _Call, wait: int) -> None:
+    def _wait(self, asking: Asking, call: Running, wait: int) -> None:
         if call.stream is not None:
             asking.answer([(messages.dump(Pending(call.id)), b"")])
-        elif call.outcome is not None:
-            call.give(asking)
         else:
             self._attach(asking, call, wait)
 
-    def _attach(self, asking: Asking, call: _Call, wait: int) -> None:
+    def _attach(self, asking: Asking, call: Running, wait: int) -> None:
+        """Answer with what there is, or wait for it."""
         asking.call = call
         call.waiting.append(asking)
-        if wait:
-            asking.timer = self._loop.call_later(wait / 1000, asking.late)
-        else:
-            asking.late()
-
-    def _next(self, asking: Asking, head: bytes, request: Next, payload: Payload) -> None:
-        call = self._calls.get(request.id)
-        if call is None:
-            asking.answer([self._not_here(request.id)])
-        elif call.stream is None or request.after > call.stream.last:
-            asking.answer([_failure(request.id, "refused")])
-        else:
-            if call.stream.take(request.after) and call.worker is not None:
-                call.worker.taken(call.id, call.stream.taken)
-            asking.after = request.after
-            self._attach_to_stream(asking, call, request.wait)
-
-    def _attach_to_stream(self, asking: Asking, call: _Call, wait: int) -> None:
-        call.waiting.append(asking)
-        asking.call = call
         call.give(asking)
         if asking.call is not None:
             if wait:
                 asking.timer = self._loop.call_later(wait / 1000, asking.late)
             else:
                 asking.late()
+
+    def _next(self, asking: Asking, head: bytes, request: Next, payload: Payload) -> None:
+        call = self._calls.get(request.id)
+        if call is None:
+            asking.answer([self._not_here(request.id)])
+        elif call.stream is None or request.after > call.stream.last:
+            asking.answer([failure(request.id, "refused")])
+        else:
+            if call.stream.take(request.after) and call.worker is not None:
+                call.worker.taken(call.id, call.stream.taken)
+            asking.after = request.after
+            self._attach(asking, call, request.wait)
 
     def _cancel(self, asking: Asking, head: bytes, request: Cancel, payload: Payload) -> None:
         if (call := self._calls.get(request.id)) is not None:
@@ -355,7 +219,7 @@ class Calls:
 
     # What becomes of calls
 
-    def ended(self, call: _Call, head: bytes, payload: Payload) -> None:
+    def ended(self, call: Running, head: bytes, payload: Payload) -> None:
         """Take over the outcome that a worker tells of a call."""
         if self._calls.get(call.id) is not call or call.outcome is not None:
             drop(payload)  # it was cancelled
@@ -372,13 +236,13 @@ class Calls:
             call.give(asking)
         self._kept.add(call)
 
-    def _give_up(self, call: _Call) -> None:
+    def _give_up(self, call: Running) -> None:
         """Have a call be cancelled, whatever the worker makes of it."""
         running = call.outcome is None
         waiting = call.waiting[:]
         self._forget(call, "cancelled" if running else "forgotten")
         for asking in waiting:
-            asking.answer([_failure(call.id, "cancelled")])
+            asking.answer([failure(call.id, "cancelled")])
         if running and call.worker is not None:
             call.worker.cancel(call.id)
 
@@ -391,7 +255,7 @@ class Calls:
         self._journal.forget(client.name)
         return running
 
-    def _forget(self, call: _Call, kind: FailureKind) -> None:
+    def _forget(self, call: Running, kind: FailureKind) -> None:
         del self._calls[call.id]
         call.client.calls.discard(call.id)
         self._kept.discard(call.id)
@@ -407,7 +271,7 @@ class Calls:
             self._over.popitem(last=False)
 
     def _not_here(self, call_id: str) -> tuple[bytes, Payload]:
-        return _failure(call_id, self._over.get(call_id, "unknown"))
+        return failure(call_id, self._over.get(call_id, "unknown"))
 
     # From time to time
 
@@ -427,30 +291,3 @@ class Calls:
             )
             self._kept.unfetched = 0
         self._timer = self._loop.call_later(min(1.0, self._absent / 4), self._look_after)
-
-
-def _own(sections: Sections, call_id: str) -> Sections:
-    """Make a parcel the asker's own."""
-    found = []
-    for head, payload in sections:
-        if isinstance(payload, Parcel):
-            try:
-                payload = payload.twin()
-            except OSError as exc:
-                failure = Failure(call_id, "refused", "OSError", f"no result: {exc.strerror}")
-                return [(messages.dump(failure), b"")]
-        found.append((head, payload))
-    return found
-
-
-_WHY: Final[dict[str, tuple[str, str]]] = {
-    "unknown": ("UnknownCall", "no such call has arrived"),
-    "forgotten": ("ResultUnavailable", "the call has ended, and its result is not kept any more"),
-    "cancelled": ("CancelledError", "the call was cancelled"),
-    "refused": ("NoSuchItem", "there is no such item, and no such stream"),
-}
-
-
-def _failure(call_id: str, kind: FailureKind) -> tuple[bytes, Payload]:
-    name, text = _WHY[kind]
-    return messages.dump(Failure(call_id, kind, name, text)), b""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from agentix_runtime.server.calls import Asking
+    from agentix_runtime.server.call import Asking
 
 _LEFT: Final = 1024
 

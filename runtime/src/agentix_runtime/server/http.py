@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agentix.wire.frames import Buffer
-    from agentix_runtime.server.calls import Answer, Asking, Calls
+    from agentix_runtime.server.call import Answer, Asking
+    from agentix_runtime.server.calls import Calls
 
 STRANGER: Final = 30.0
 """Seconds in which a connection has to say the secret."""

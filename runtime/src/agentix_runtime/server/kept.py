@@ -75,10 +75,10 @@ class Kept:
             over = count > bounds.count or size > bounds.bytes or age > bounds.age
             if not over:
                 break
-            if call.sending or age < bounds.fresh:
-                if not call.sending and not call.sent:
-                    break  # those behind it are younger still
+            if call.sending:
                 continue
+            if age < bounds.fresh:
+                break  # those behind it are younger still
             out.append(call)
             count -= 1
             size -= call.size

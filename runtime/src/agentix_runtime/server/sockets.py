@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agentix.wire.frames import Buffer
-    from agentix_runtime.server.calls import Answer, Asking, Request
+    from agentix_runtime.server.call import Answer, Asking
+    from agentix_runtime.server.calls import Request
     from agentix_runtime.server.events import Events, Guest
 
 _PING_INTERVAL: Final = 25
