@@ -13,6 +13,10 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +47,31 @@ def burst(count: int, start: int = 0) -> int:
     for number in range(start, start + count):
         logger.info("line %d of many that a program logs while it is at work", number)
     return count
+
+
+stop = threading.Event()
+
+
+def log_until_stopped() -> int:
+    """Log without a pause."""
+    stop.clear()
+    count = 0
+    while not stop.is_set():
+        logger.info("line %d of many that a program logs while it is at work", count)
+        count += 1
+    return count
+
+
+def stop_logging() -> None:
+    """Have it stop."""
+    stop.set()
+
+
+async def log_items(count: int) -> AsyncIterator[int]:
+    """Log before each item."""
+    for number in range(count):
+        logger.info("item %d", number)
+        yield number
 
 
 def print_burst(count: int) -> int:

@@ -146,6 +146,42 @@ async def test_a_burst_while_the_host_stands_still_is_there_when_it_goes_on(
         assert [int(m.split()[1]) for m in messages][-1] == 49_999
 
 
+async def test_a_call_waits_for_its_own_records_and_not_for_those_of_one_that_logs_without_end(
+    runtime: LocalRuntime, kept: Any
+) -> None:
+    class Slow(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if record.getMessage().startswith("line"):
+                time.sleep(0.001)  # so that the host is far behind
+
+    logging.getLogger().addHandler(slow := Slow())
+    try:
+        async with runtime.client() as client:
+            await client.remote(far.noop)
+            logging_ = asyncio.create_task(client.remote(noisy.log_until_stopped))
+            await until(lambda: len(kept.records) > 500)
+            began = time.monotonic()
+            for _ in range(5):
+                await client.remote(far.anoop)
+            took = (time.monotonic() - began) / 5
+            await client.remote(noisy.stop_logging)
+            logging.getLogger().removeHandler(slow)
+            count = await logging_
+            behind = [int(m.split()[1]) for m in kept.messages(NOISY)]
+            assert behind == list(range(count))
+            assert took < 1
+    finally:
+        logging.getLogger().removeHandler(slow)
+
+
+async def test_what_a_generator_logs_comes_before_its_items(
+    runtime: LocalRuntime, kept: Any
+) -> None:
+    async with runtime.client() as client:
+        async for number in client.remote(noisy.log_items, 50):
+            assert f"item {number}" in kept.messages(NOISY)
+
+
 async def test_what_overflows_is_counted_and_told(kept: Any) -> None:
     small = "**__import__('local_runtime.noisy', fromlist=['x']).small_journal(5000)"
     with LocalRuntime(settings=small) as runtime:

@@ -163,6 +163,27 @@ async def test_the_worker_s_records_come_inline_in_shared_memory_or_not_at_all()
     assert order[5:] == ["drained", "copied"]
 
 
+async def test_an_answer_waits_for_its_call_s_records_and_not_for_those_of_calls_that_run() -> None:
+    journal = Journal()
+    journal.append(line("printed"))
+    journal.take(line("a"), "call-a")
+    journal.take(line("b"), "call-b")
+    journal.take(line("a"), "call-a")
+    assert journal.mark() == 1
+    journal.settle("call-b")
+    assert journal.mark() == 3
+    journal.take(line("b"), "call-b")
+    assert journal.mark() == 3
+    journal.settle("call-a")
+    assert journal.mark() == 4
+    journal.note("for all")
+    assert journal.mark() == journal.last == 6
+    for call in ("call-a", "call-b", "call-c"):
+        journal.settle(call)
+    assert journal.mark() == 6
+    assert not journal._of_calls
+
+
 async def test_the_runtime_s_own_words_are_records_of_its_logger() -> None:
     journal = Journal()
     await journal.follow("one", "", 0, 0)

@@ -74,7 +74,7 @@ HOSTILE: dict[str, Callable[[Stage], None]] = {
     "a first item that is none": lambda it: it.item("s-1", 2),
     "an item twice": _twice,
     "readiness with a payload": lambda it: it.say(Ready(), b"x"),
-    "a record that lies": lambda it: it.say(Record((2,)), b"x"),
+    "a record that lies": lambda it: it.say(Record("", (2,)), b"x"),
     "a signal that lies": lambda it: it.say(Signal("/x", "e", 0, (2,)), packed(BIG)),
 }
 
@@ -141,7 +141,7 @@ async def test_a_worker_that_floods_holds_nobody_up(fresh: LocalRuntime, kind: s
     floods: dict[str, Message] = {
         "ready": Ready(),
         "value": Value("x-1", "values", "", (0,)),
-        "record": Record((0,)),
+        "record": Record("", (0,)),
     }
     head = messages.dump(floods[kind])
     async with raw(fresh) as one, raw(fresh) as two:

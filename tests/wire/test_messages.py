@@ -55,7 +55,7 @@ MESSAGES: list[Any] = [
     Pending("1"),
     Records("j", 1, 2, (10,)),
     Noted(),
-    Record((5,)),
+    Record("", (5,)),
     Taken("1", 3),
     Signal("/plugin", "event", 0, (1,)),
     Reply(1, "", "", None, (1,)),

@@ -6,7 +6,8 @@ A request, which is the body of an HTTP request or the data of a Socket.IO event
 
 Its answer, likewise, has one such section, or several where a stream's items are asked for, behind
 
-    u64 number of the last record that was in the journal before this answer
+    u64 number of the last record that was in the journal before this answer, but for those that
+        other calls have logged which still run
 
 A caller gives its user those records before the answer.
 

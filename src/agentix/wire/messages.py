@@ -221,6 +221,8 @@ class Ready:
 class Record:
     """A log record or a span event for the journal, in the payload."""
 
+    call: str
+    """The call that it comes from; empty if from none that is known."""
     segments: Segments
 
 
@@ -402,7 +404,10 @@ _CHECKS: Final[dict[str, tuple[type[Message], Callable[..., bool]]]] = {
     ),
     "noted": (Noted, lambda: True),
     "ready": (Ready, lambda: True),
-    "record": (Record, lambda segments: _one_segment(segments, MAX_RECORD)),
+    "record": (
+        Record,
+        lambda call, segments: _text(call, MAX_ID) and _one_segment(segments, MAX_RECORD),
+    ),
     "taken": (Taken, lambda call_id, number: _id(call_id) and _number(number, 0, _BIG)),
     "signal": (
         Signal,

@@ -52,6 +52,8 @@ class Journal:
         self.drains: list[Callable[[], None]] = []
         """These append what has been written by now and not been read yet."""
         self._drained = False
+        self._for_all = 0
+        self._of_calls: dict[str, int] = {}
         self._records: list[bytes] = []
         self._bytes = 0
         self._taken = 0
@@ -60,8 +62,11 @@ class Journal:
         self._waking: asyncio.Handle | None = None
         self._woken_at = 0.0
 
-    def take(self, payload: Payload | None) -> None:
-        """Append the record in a frame of the worker's, after what it has printed before."""
+    def take(self, payload: Payload | None, call: str = "") -> None:
+        """Append the record in a frame of the worker's, after what it has printed before.
+
+        If it comes from a *call* that runs, only the answers of that one wait for it.
+        """
         if not self._drained:  # the frames of one turn have been there before it began
             self._drained = True
             asyncio.get_running_loop().call_soon(self._next_turn)
@@ -70,7 +75,7 @@ class Journal:
         if payload is None:
             self.note("a log record was lost: the server has too many open files to take it")
         elif not isinstance(payload, Parcel):
-            self.append(bytes(payload))
+            self.append(bytes(payload), call)
         elif payload.size > MAX_RECORD:
             payload.close()
             self.note(
@@ -78,17 +83,26 @@ class Journal:
             )
         else:
             with contextlib.closing(payload):
-                self.append(bytes(payload.opened()))
+                self.append(bytes(payload.opened()), call)
 
     def _next_turn(self) -> None:
         self._drained = False
 
-    def append(self, record: bytes) -> None:
+    def settle(self, call: str) -> None:
+        """Know that a call has an answer coming, with which goes what it has logged until now."""
+        if (number := self._of_calls.pop(call, 0)) > self._for_all:
+            self._for_all = number
+
+    def append(self, record: bytes, call: str = "") -> None:
         """Append an encoded record; only in the loop's thread."""
         kept = records.prefixed(record)
         self._records.append(kept)
         self._bytes += len(kept)
         self.last += 1
+        if call:
+            self._of_calls[call] = self.last
+        else:
+            self._for_all = self.last
         if self._bytes > _MOST_BYTES or len(self._records) > _MOST_RECORDS:
             self._make_room()
         for copy in self.copies:
@@ -106,12 +120,15 @@ class Journal:
         self.append(records.dump(entry))
 
     def mark(self) -> int:
-        """Give the number of the last record before an answer, and hurry those up to it along."""
+        """Give the number of the last record that goes before an answer, and hurry it along.
+
+        What calls log that still run is not among them: one that logs without end would delay all.
+        """
         for drain in self.drains:
             drain()
         if self._waking is not None:
             self._wake()
-        return self.last
+        return self._for_all
 
     async def follow(
         self, client: str, journal: str, after: int, wait: float

@@ -145,11 +145,15 @@ class Supervisor:
     def said(self, worker: Worker, message: Said, payload: Payload | None) -> None:
         """Hand on what is not about a call."""
         if isinstance(message, Record):
-            self._journal.take(payload)
+            self._journal.take(payload, message.call if worker.runs(message.call) else "")
         elif isinstance(message, Signal):
             self.on_signal(worker, message, payload)
         else:
             self.on_reply(worker, message, payload)
+
+    def answered(self, call_id: str) -> None:
+        """Have what the call has logged go before its answer."""
+        self._journal.settle(call_id)
 
     # Starting and ending
 

@@ -75,6 +75,9 @@ class Keeper(Protocol):
     def settled(self, worker: Worker) -> None:
         """Know that no call is left in it but those that are overdue."""
 
+    def answered(self, call_id: str) -> None:
+        """Know that an outcome or an item of this call is about to be passed on."""
+
     def said(self, worker: Worker, message: Said, payload: Payload | None) -> None:
         """Take over what is not about a call."""
 
@@ -116,6 +119,10 @@ class Worker:
             return
         self._calls[job.id] = job
         self._channel.send(head, payload, alone=len(self._calls) <= _FEW)
+
+    def runs(self, call_id: str) -> bool:
+        """Tell whether this call is in it."""
+        return call_id in self._calls
 
     def taken(self, call_id: str, number: int) -> None:
         """Tell how far the items of a stream have been taken."""
@@ -162,6 +169,7 @@ class Worker:
         calls, self._calls = self._calls, {}
         for call_id, job in calls.items():
             self._settle(call_id)
+            self._keeper.answered(call_id)
             job.ended(exited(call_id, code, "before the call ended"), b"")
 
     def _receive(self, head: bytes, payload: Payload | None) -> None:
@@ -189,6 +197,7 @@ class Worker:
                 self._settle(message.id)
             if payload is None:
                 head, payload = no_descriptors(message.id), b""
+            self._keeper.answered(message.id)
             job.ended(head, payload)
             if self.worn and self.free:
                 self._keeper.settled(self)
@@ -201,6 +210,7 @@ class Worker:
                 job.ended(no_descriptors(message.id), b"")
                 self.cancel(message.id)
             else:
+                self._keeper.answered(message.id)
                 job.yielded(message, head, payload)
         elif isinstance(message, Ready):
             _check(payload, 0)

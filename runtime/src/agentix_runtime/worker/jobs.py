@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    import contextvars
     from collections.abc import Callable, Coroutine
 
     from agentix.wire.messages import Call
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from agentix_runtime.worker.streams import Window
 
 W = TypeVar("W", bound="Window")
+
+
+current: Final[contextvars.ContextVar[str]] = contextvars.ContextVar("agentix.call", default="")
+"""The id of the call that this code belongs to."""
 
 
 class Job:
@@ -27,6 +31,7 @@ class Job:
         self.call = call
         self.memory = memory
         self.context = context
+        context.run(current.set, call.id)
         self.cancelled = False
         self.begun = False
         self.task: asyncio.Task[None] | None = None

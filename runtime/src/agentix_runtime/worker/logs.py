@@ -22,7 +22,7 @@ from agentix.wire.messages import Record, shorten
 from agentix.wire.protocol import MAX_INLINE, MAX_RECORD
 from agentix.wire.records import MAX_NAME, Log, as_plain
 from agentix_runtime.parcel import Parcel
-from agentix_runtime.worker import forks
+from agentix_runtime.worker import forks, jobs
 from agentix_runtime.worker.interrupts import shielded
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ _PATIENCE: Final = 1.0
 _DEEPEST: Final = 4
 """Taking a record apart runs its arguments' code, which may log, and so on."""
 
-_COMMON: Final = 1024
+_MOST_HEADS: Final = 1024
 _MOST_ARGUMENTS: Final = 100
 _MOST_EXTRA: Final = 1000
 _LONG: Final = 4 << 20
@@ -54,7 +54,7 @@ class Sender:
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._heads: dict[int, bytes] = {}
+        self._heads: dict[tuple[str, int], bytes] = {}
         self._dropped = 0
 
     @property
@@ -85,10 +85,12 @@ class Sender:
 
     def _send(self, record: bytes) -> bool:
         size = len(record)
-        if (head := self._heads.get(size)) is None:
-            head = messages.dump(Record((size,)))
-            if size < _COMMON:
-                self._heads[size] = head
+        call = jobs.current.get()
+        if (head := self._heads.get((call, size))) is None:
+            head = messages.dump(Record(call, (size,)))
+            if len(self._heads) > _MOST_HEADS:
+                self._heads.clear()
+            self._heads[call, size] = head
         payload = record if size <= MAX_INLINE else Parcel.of([record])
         return self._channel.send_now(head, payload, _PATIENCE)
 
