@@ -58,6 +58,13 @@ def test_the_secret_does_not_show_in_a_repr(base: Path) -> None:
     assert folder.token not in repr(folder)
 
 
+def test_the_runtime_is_told_what_its_sandbox_is_called(base: Path) -> None:
+    folder = RuntimeFolder.create("test")
+    assert folder.command[0] == "/nix/runtime/bootstrap.sh"
+    assert folder.command[-2:] == ("--name", folder.sandbox_id)
+    folder.remove()
+
+
 def test_the_url_names_the_socket(base: Path) -> None:
     folder = RuntimeFolder.create("test")
     scheme, _, path = folder.url.partition("://")
