@@ -32,12 +32,19 @@ PUBLIC = [
     "SandboxResource",
     "WorkerExited",
     "__version__",
+    "configure_logging",
+    "context",
+    "log",
     "providers",
     "register_namespace",
     "register_provider",
     "request_handler",
+    "trace",
 ]
-HEAVY = ["aiohttp", "asyncio", "cloudpickle", "docker", "msgpack", "numpy", "pydantic", "typer"]
+HEAVY = [
+    *("aiohttp", "asyncio", "cloudpickle", "docker", "logging", "msgpack", "numpy", "pydantic"),
+    *("socketio", "typer"),
+]
 
 
 def test_public_names_are_pinned() -> None:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
         register_namespace,
         request_handler,
     )
+    from agentix.utils import context, log, trace
+    from agentix.utils.log import configure_logging
 
     __version__: str
 
@@ -67,10 +69,16 @@ _HOME = {
     "SandboxProvider": "agentix.provider.base",
     "SandboxResource": "agentix.provider.base",
     "WorkerExited": "agentix.errors",
+    "configure_logging": "agentix.utils.log",
     "providers": "agentix.provider.registry",
     "register_namespace": "agentix.sio",
     "register_provider": "agentix.provider.registry",
     "request_handler": "agentix.sio",
+}
+_MODULES = {
+    "context": "agentix.utils.context",
+    "log": "agentix.utils.log",
+    "trace": "agentix.utils.trace",
 }
 
 __all__ = [
@@ -97,10 +105,14 @@ __all__ = [
     "SandboxResource",
     "WorkerExited",
     "__version__",
+    "configure_logging",
+    "context",
+    "log",
     "providers",
     "register_namespace",
     "register_provider",
     "request_handler",
+    "trace",
 ]
 
 
@@ -109,6 +121,8 @@ def __getattr__(name: str) -> object:
         from importlib.metadata import version
 
         value: object = version("agentix")
+    elif name in _MODULES:
+        value = importlib.import_module(_MODULES[name])
     elif name in _HOME:
         value = getattr(importlib.import_module(_HOME[name]), name)
     else:

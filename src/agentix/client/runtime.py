@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import os
+import sys
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agentix.callables import RemoteCallable
 from agentix.client.call import Caller, Course
@@ -29,6 +32,9 @@ if TYPE_CHECKING:
 
     from agentix.client.health import Health
     from agentix.sio import AsyncClientNamespace
+
+_FLUSH: Final = 10.0
+"""Seconds that trace processors may take to write out what they hold back."""
 
 
 def check_knobs(timeout: float | None, http_sync_ms: int | None) -> None:
@@ -87,9 +93,17 @@ class RuntimeClient(Remote):
         await self.close()
 
     async def close(self) -> None:
-        """Close the connections. Calls under way fail, and are cancelled; more are refused."""
+        """Close the connections. Calls under way fail, and are cancelled; more are refused.
+
+        Trace processors are flushed: what the sandbox told of is written out.
+        """
         await self._caller.close()
         self._deadlines.close()
+        trace = sys.modules.get("agentix.utils.trace")
+        if trace is not None and trace.get_processors():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FLUSH):
+                    await asyncio.to_thread(trace.force_flush)
 
     async def health(self) -> Health:
         """Ask the runtime for its versions and processes.
