@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from local_runtime.raw import body, http
 
 from agentix.client.answers import Expected, Refusal
 from agentix.client.http import ConnectionLost, _Link
+from agentix.client.memory import Bytes
 from agentix.wire.errors import MalformedError
 from agentix.wire.frames import pieces
 from agentix.wire.messages import Failure, Item, Pending, Value
@@ -163,6 +165,29 @@ def test_large_pieces_are_what_they_were(cuts: list[int], kinds: str) -> None:
     assert bytes(document) == b"document"
     assert [bytes(buffer) for buffer in buffers] == large
     assert plain([answer])
+
+
+@pytest.mark.parametrize("cuts", [[], [200], range(0, 9 << 20, 1 << 18), range(0, 9 << 20, 999)])
+def test_bytes_stay_where_they_were_received(
+    monkeypatch: pytest.MonkeyPatch, cuts: Sequence[int]
+) -> None:
+    places: list[int] = []
+
+    class Noting(Bytes):
+        def view(self) -> memoryview:
+            view = super().view()
+            places.append(ctypes.addressof(ctypes.c_char.from_buffer(view)))
+            return view
+
+    monkeypatch.setattr("agentix.client.answers.Bytes", Noting)
+    size = 9 << 20
+    value = Value("id", "values", "bb", (64, size, 64 << 10))
+    data = http(body(value, payload=bytes(64 + size + (64 << 10))))
+    [answer] = asyncio.run(outcomes(data, cuts))
+    found = answer.sections[0].segments[1:]
+    assert [len(one) for one in found] == [size, 64 << 10]
+    if cuts:
+        assert [id(one) + bytes.__basicsize__ - 1 for one in found] == places
 
 
 @pytest.mark.parametrize("end", ["", "Connection: close\r\n", "connection: Keep-Alive\r\n"])

@@ -1,16 +1,11 @@
-"""What a runtime answers, read off the wire: each segment into the memory that it stays in.
-
-Memory is reserved for what is announced, and taken by what arrives: a large piece of it consists of
-pages that do not exist before something is written to them.
-"""
+"""What a runtime answers, read off the wire: each segment into the memory that it stays in."""
 
 from __future__ import annotations
 
-import io
-import mmap
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
+from agentix.client.memory import Bytes, writable
 from agentix.wire import messages
 from agentix.wire.errors import MalformedError
 from agentix.wire.frames import MARK, PREFIX, padded, payload_size
@@ -29,9 +24,6 @@ _START: Final = struct.Struct(MARK.format + PREFIX.format.lstrip("<"))
 
 _COPIES: Final[dict[str, type[bytes | bytearray]]] = {"a": bytearray, "b": bytes}
 _MOST_WORDS: Final = 64 << 10
-_LAZY: Final = 1 << 20
-"""Bytes from which writable memory comes in pages of its own."""
-
 _HEADS: Final = 4 << 20
 """Bytes of an answer beside the largest payload."""
 
@@ -40,22 +32,12 @@ class Section(NamedTuple):
     """A message of an answer, and its payload taken apart."""
 
     message: Answered
-    received: list[Buffer | io.BytesIO]
-
-    @property
-    def segments(self) -> list[Buffer]:
-        """The payload's parts.
-
-        Bytes are taken out of their files only here: as long as the connection looks at what it has
-        received, that makes a copy.
-        """
-        return [one.getvalue() if isinstance(one, io.BytesIO) else one for one in self.received]
+    segments: list[Buffer]
 
     @property
     def size(self) -> int:
         """Bytes of its document."""
-        first = self.received[0] if self.received else b""
-        return 0 if isinstance(first, io.BytesIO) else len(first)
+        return len(self.segments[0]) if self.segments else 0
 
 
 class Answer(NamedTuple):
@@ -137,7 +119,7 @@ class Expected:
             yield head
             message, size = self._message(head, length, left)
             left -= length + size
-            segments: list[Buffer | io.BytesIO] = []
+            segments: list[Buffer] = []
             yield from _payload(message, segments)
             sections.append(Section(message, segments))
             if not left:
@@ -189,9 +171,9 @@ def _kinds(message: Answered) -> Iterator[tuple[str, int]]:
     return iter(())
 
 
-def _cut(message: Answered, payload: memoryview) -> list[Buffer | io.BytesIO]:
+def _cut(message: Answered, payload: memoryview) -> list[Buffer]:
     """Take a payload apart that is there."""
-    segments: list[Buffer | io.BytesIO] = []
+    segments: list[Buffer] = []
     at = 0
     for kind, size in _kinds(message):
         segment = payload[at : at + size]
@@ -201,7 +183,7 @@ def _cut(message: Answered, payload: memoryview) -> list[Buffer | io.BytesIO]:
     return segments
 
 
-def _payload(message: Answered, segments: list[Buffer | io.BytesIO]) -> Reader[None]:
+def _payload(message: Answered, segments: list[Buffer]) -> Reader[None]:
     """Read a payload as it comes."""
     gap = 0
     for kind, size in _kinds(message):
@@ -209,19 +191,14 @@ def _payload(message: Answered, segments: list[Buffer | io.BytesIO]) -> Reader[N
             yield bytearray(gap)
         gap = padded(size) - size
         if kind == "b":
-            # BytesIO takes over the bytes it is made of, and gives them away, without a copy.
-            file = io.BytesIO(bytes(size))
-            with file.getbuffer() as view:
+            made = Bytes(size)
+            with made.view() as view:
                 yield view
-            segments.append(file)
-        elif size < _LAZY:
-            memory = bytearray(size)
+            segments.append(made.value())
+        else:
+            memory = writable(size)
             yield memory
             segments.append(memory)
-        else:
-            pages = memoryview(mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
-            yield pages
-            segments.append(pages)
 
 
 WORDS: Final = Words()

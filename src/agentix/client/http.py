@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 S_co = TypeVar("S_co", covariant=True)
-Reader: TypeAlias = "Generator[bytearray | memoryview, None, T]"
+Reader: TypeAlias = "Generator[Buffer, None, T]"
 """Reads a body that is yet to come: it yields the memory that the next bytes belong in."""
 
 
@@ -291,11 +291,10 @@ class _Link(asyncio.BufferedProtocol):
         elif self._given is self._scratch:
             self._body(self._scratch[:nbytes])
         else:
-            self._left -= nbytes
-            self._target = self._given[nbytes:]
-            self.deadline = max(self.deadline, self._loop.time() + _STILL)
-            if not self._target:
+            if self._filled(self._given, nbytes):
                 self._step(reader)
+            else:
+                self.deadline = max(self.deadline, self._loop.time() + _STILL)
 
     # Reading
 
@@ -360,17 +359,23 @@ class _Link(asyncio.BufferedProtocol):
                 return
             size = min(len(target), len(data))
             target[:size] = data[:size]
-            self._left -= size
             data = data[size:]
-            if size < len(target):
-                self._target = target[size:]
+            if not self._filled(target, size):
                 self.deadline = max(self.deadline, self._loop.time() + _STILL)
                 return
             self._step(reader)
 
+    def _filled(self, target: memoryview, size: int) -> bool:
+        """Count bytes that are in their place now; tell whether the place is full."""
+        self._left -= size
+        full = size == len(target)
+        self._target = None if full else target[size:]
+        # BytesIO gives its bytes away without a copy only when nobody looks into them.
+        target.release()
+        return full
+
     def _step(self, reader: Reader[Any]) -> None:
         """Ask the reader for the place of the next bytes, or take what it has made."""
-        self._target = None
         try:
             while not (target := memoryview(next(reader))):
                 pass
@@ -389,6 +394,8 @@ class _Link(asyncio.BufferedProtocol):
             self._go_on()
 
     def _fail(self, exc: Exception) -> None:
+        if not isinstance(exc, MalformedError | ConnectionLost):
+            exc = MalformedError(f"there is no room for the answer: {_reason(exc)}")
         self._target = None
         self._keep = False
         if self._waiter is not None and not self._waiter.done():
