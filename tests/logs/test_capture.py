@@ -82,6 +82,20 @@ async def test_what_was_written_before_is_there_after_a_drain() -> None:
         assert count > 1000
 
 
+async def test_an_answer_s_mark_is_behind_all_that_was_printed_before_it() -> None:
+    with reading() as reader:
+        os.write(reader.out, b"one\ntwo\n")
+        assert reader.journal.mark() == 2
+        os.write(reader.err, b"three\n")
+        reader.journal.take(records.dump(Log(1, 20, "far", "logged later")))
+        assert [e.line if isinstance(e, Output) else e.message for e in reader.entries] == [  # type: ignore[union-attr]
+            "one",
+            "two",
+            "three",
+            "logged later",
+        ]
+
+
 async def test_a_drain_of_nothing_takes_nothing() -> None:
     with reading() as reader:
         for _ in range(3):

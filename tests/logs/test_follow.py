@@ -143,6 +143,16 @@ async def test_a_client_that_comes_while_another_delivers_does_not_overtake_it(k
     await two.close()
 
 
+def test_batches_that_overlap_are_delivered_once(kept: Any) -> None:
+    journal = follow._Journal("box")
+    lines = [records.prefixed(records.dump(Output(1, "stdout", f"{n}"))) for n in range(9)]
+    for after, first, last in [(0, 1, 3), (0, 1, 5), (2, 3, 4), (5, 6, 6), (4, 5, 9)]:
+        journal.put(after, first, last - first + 1, b"".join(lines[first - 1 : last]))
+    assert journal.deliver()
+    assert kept.messages() == [f"{n}" for n in range(9)]
+    assert journal.delivered == 9
+
+
 def test_clients_in_several_threads_deliver_once_and_in_order(kept: Any) -> None:
     """Each with its own runtime object for the same journal id, as two loops have."""
     runtime = Runtime()
