@@ -19,8 +19,6 @@ from zoneinfo import ZoneInfo
 import numpy as np
 import pydantic
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from agentix.wire.errors import NotAllowedError, UnencodableError
 from agentix.wire.protocol import OUT_OF_BAND
@@ -73,27 +71,6 @@ VALUES: list[Any] = [
 def test_builtin_values(value: Any) -> None:
     assert same(there_and_back(value), value)
     assert same(there_and_back([value, {"key": (value,)}]), [value, {"key": (value,)}])
-
-
-scalars = st.one_of(
-    st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text(), st.binary(),
-    st.decimals(allow_nan=False), st.fractions(), st.uuids(), st.dates(), st.times(),
-    st.datetimes(), st.timedeltas(), st.complex_numbers(allow_nan=False),
-)  # fmt: skip
-hashable = st.recursive(scalars, lambda inner: st.tuples(inner, inner), max_leaves=4)
-values = st.recursive(
-    scalars,
-    lambda inner: st.one_of(
-        st.lists(inner), st.tuples(inner), st.dictionaries(hashable, inner), st.sets(hashable)
-    ),
-    max_leaves=20,
-)
-
-
-@given(values)
-@settings(deadline=None)
-def test_generated_values(value: Any) -> None:
-    assert same(there_and_back(value), value)
 
 
 ARRAYS: list[Any] = [

@@ -452,7 +452,9 @@ def load(head: Buffer, expected: Any, /) -> Any:
     if len(head) > MAX_HEAD:
         raise MalformedError(f"a message of {len(head):,} bytes is longer than {MAX_HEAD:,}")
     try:
-        tag, *values = msgpack.unpackb(head, use_list=False, unicode_errors="surrogatepass")
+        tag, *values = msgpack.unpackb(
+            head, use_list=False, max_map_len=0, unicode_errors="surrogatepass"
+        )
         cls, valid = _CHECKS[tag]
         known = cls in expected if type(expected) is tuple else cls is expected
         if not known or not valid(*values):

@@ -47,7 +47,7 @@ def decode(document: Buffer, buffers: Sequence[Buffer], allowed: Callable[[], Na
     """
     try:
         check_elements(document)
-        # Python keeps a map's keys for ever, so not even one is read.
+        # CPython 3.12 keeps a map's keys for ever, so not even one is read.
         table, root = msgpack.unpackb(document, max_map_len=0, unicode_errors="surrogatepass")
         decoder = _Decoder(_classes(table, allowed), list(buffers))
         value = decoder.node(root, 0)
