@@ -17,7 +17,7 @@ import urllib.parse
 from http.server import BaseHTTPRequestHandler
 
 HEALTH = (
-    '{"status": "ok", "protocol": 1, "agentix": "0.1.0", "python": "3.11.2", "libc": "none",'
+    '{"status": "ok", "protocol": 2, "agentix": "0.1.0", "python": "3.11.2", "libc": "none",'
     ' "pid": %d, "worker": {"pid": null}}'
 )
 
@@ -51,6 +51,8 @@ def main() -> None:
         sys.stdout.flush()
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def do_GET(self) -> None:
             if self.headers["Authorization"] != f"Bearer {token}":
                 return self.answer(401, "no")
