@@ -10,12 +10,10 @@ import os
 import re
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
-from packaging.utils import canonicalize_name
-
-from agentix.build.project import read_tree, workspace_root
+from agentix.build.project import Project, read_tree, workspace_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,20 +39,16 @@ class Index:
 
 @dataclass(frozen=True)
 class Indices:
-    """The index settings that apply to the project in the folder *project*."""
+    """The index settings that apply to the project in the folder *root*."""
 
-    project: Path
+    root: Path
 
     def pinned(self, package: str) -> Index | None:
         """Return the index that *package* is pinned to, if it is."""
-        for _, settings in self._settings:
-            sources = settings.get("sources", {})
-            for name, source in sources.items():
-                if canonicalize_name(name) != canonicalize_name(package):
-                    continue
-                for choice in source if isinstance(source, list) else [source]:
-                    if (index := choice.get("index")) in self._named:
-                        return self._named[index]
+        for project in self._projects:
+            for source in project.uv_sources(package):
+                if (index := source.get("index")) in self._named:
+                    return self._named[index]
         return None
 
     def with_credentials(self, address: str) -> str:
@@ -91,21 +85,19 @@ class Indices:
     @cached_property
     def _named(self) -> dict[str, Index]:
         found: dict[str, Index] = {}
-        for folder, settings in self._settings:
-            for index in settings.get("index", ()):
+        for project in self._projects:
+            for index in project.uv.get("index", ()):
                 if isinstance(index, dict) and "url" in index:
                     name, address = str(index.get("name", index["url"])), str(index["url"])
                     if "://" not in address:  # a folder, relative to the file that names it
-                        address = str(folder / address)
+                        address = str(project.root / address)
                     found.setdefault(name, Index(name, address, index.get("format") == "flat"))
         return found
 
     @cached_property
-    def _settings(self) -> list[tuple[Path, dict[str, Any]]]:
-        """The uv tables of the project and of the workspace around it, and where they are."""
-        folders = dict.fromkeys((self.project, workspace_root(self.project)))
-        tables = ((folder, read_tree(folder).tables) for folder in folders)
-        return [(folder, table.get("tool", {}).get("uv", {})) for folder, table in tables]
+    def _projects(self) -> list[Project]:
+        """The project and the workspace around it, in that order."""
+        return [read_tree(root) for root in dict.fromkeys((self.root, workspace_root(self.root)))]
 
 
 def _server(parts: SplitResult) -> tuple[str, str | None, int | None]:
