@@ -213,6 +213,26 @@ def test_conflicting_extras_do_not_matter(tmp_path: Path) -> None:
     assert versions(lock_project(app), "attrs") == {"23.1.0"}
 
 
+@pytest.mark.parametrize(("extra", "version"), [("old", "1.1.1"), ("new", "2.0.0")])
+def test_of_conflicting_extras_the_one_that_is_asked_for_counts(
+    tmp_path: Path, extra: str, version: str
+) -> None:
+    """uv.lock then has both versions, told apart by markers that only uv understands."""
+    extras = '[project.optional-dependencies]\nold = ["iniconfig<2"]\nnew = ["iniconfig>=2"]\n'
+    put(tmp_path / "app/lib", more=extras)
+    app = put(
+        tmp_path / "app",
+        f"lib[{extra}]",
+        more='[tool.uv]\nconflicts = [[{ package = "lib", extra = "old" },'
+        ' { package = "lib", extra = "new" }]]\nconstraint-dependencies = ["iniconfig<=2.0.0"]\n'
+        '[tool.uv.workspace]\nmembers = ["lib"]\n[tool.uv.sources]\nlib = { workspace = true }\n',
+    )
+    assert versions(lock_project(app), "iniconfig") == {version}
+    uv(app, "lock")
+    assert f"extra-3-lib-{extra}" in (app / "uv.lock").read_text()
+    assert versions(lock_project(app), "iniconfig") == {version}
+
+
 def test_wheels_of_a_flat_index_are_locked_and_one_platform_may_be_missing(tmp_path: Path) -> None:
     put_wheel(tmp_path / "wheels", "cp38-abi3-manylinux_2_17_x86_64")
     index = '[[tool.uv.index]]\nname = "local"\nurl = "../wheels"\nformat = "flat"\n'
