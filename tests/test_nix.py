@@ -44,15 +44,12 @@ def busybox() -> str:
     """The store path of the static busybox that all builds start from."""
     from agentix import platforms
     from agentix.build import toolchain
-    from agentix.build.artifacts import Needed, NeededProgram, Needs
     from agentix.build.fetch import fetch
+    from agentix.build.needs import Needs
 
     seed = toolchain.seeds().programs[platforms.current().name]["busybox"]
-    pin = seed.artifact
-    source = Needed(pin.file, pin.sha256, pin.size, pin.package, pin.version, pin.pool)
-    wanted = NeededProgram("busybox", seed.store, seed.sha256, seed.member, source)
-    fetch(Needs((), (wanted,)), project=Path.cwd(), python="3.11")
-    return wanted.store_path
+    fetch(Needs((), (seed,)), project=Path.cwd(), python="3.11")
+    return seed.store_path
 
 
 @pytest.fixture

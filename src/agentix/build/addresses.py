@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from agentix.build.artifacts import Needed
+    from agentix.build.artifact import Artifact
 
 
 async def find_addresses(
-    files: Iterable[Needed], *, project: Path, python: str
-) -> dict[Needed, str]:
+    files: Iterable[Artifact], *, project: Path, python: str
+) -> dict[Artifact, str]:
     """Return where each of *files* is: http, https or file addresses, with credentials in them.
 
     *project* is the folder whose uv settings apply, *python* the minor version of the lock.
@@ -33,7 +33,7 @@ async def find_addresses(
     """
     wheels = [file for file in files if file.pool is None]
     packages = [file for file in files if file.pool is not None]
-    found: dict[Needed, str] = {}
+    found: dict[Artifact, str] = {}
     if packages:
         try:
             mirror = await find_mirror()
@@ -48,7 +48,7 @@ async def find_addresses(
     return found
 
 
-def explain_gone(file: Needed, address: str) -> FetchError:
+def explain_gone(file: Artifact, address: str) -> FetchError:
     """Return the error for a server that says it does not have *file* any more."""
     if file.pool is None:
         return FetchError(
@@ -63,13 +63,13 @@ def explain_gone(file: Needed, address: str) -> FetchError:
 
 
 def _groups(
-    wheels: Iterable[Needed], indices: Indices
-) -> Iterator[tuple[Index | None, list[Needed]]]:
+    wheels: Iterable[Artifact], indices: Indices
+) -> Iterator[tuple[Index | None, list[Artifact]]]:
     """Split *wheels* by the index they are pinned to, and so that each group can be resolved.
 
     One resolution has one version of each package; a backend may need another one than the project.
     """
-    groups: list[tuple[Index | None, dict[str, str], list[Needed]]] = []
+    groups: list[tuple[Index | None, dict[str, str], list[Artifact]]] = []
     for wheel in wheels:
         index = indices.pinned(wheel.package)
         for place, versions, group in groups:
@@ -84,7 +84,7 @@ def _groups(
 
 
 async def _ask_uv(
-    wheels: Sequence[Needed], project: Path, python: str, index: Index | None
+    wheels: Sequence[Artifact], project: Path, python: str, index: Index | None
 ) -> list[dict[str, Any]]:
     """Return uv's list of packages with all their files, for exactly these versions."""
     pins = sorted({f"{wheel.package}=={wheel.version}" for wheel in wheels})
@@ -106,7 +106,7 @@ async def _ask_uv(
     return packages
 
 
-def _choose(wheel: Needed, packages: list[dict[str, Any]]) -> str:
+def _choose(wheel: Artifact, packages: list[dict[str, Any]]) -> str:
     """Return the address of exactly *wheel*: by name and, where the index tells it, by hash."""
     for entry in _files_of(wheel, packages):
         address = entry.get("url") or ""
@@ -125,7 +125,7 @@ def _choose(wheel: Needed, packages: list[dict[str, Any]]) -> str:
     )
 
 
-def _files_of(wheel: Needed, packages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+def _files_of(wheel: Artifact, packages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
     for package in packages:
         if package.get("version") == wheel.version:
             yield from package.get("wheels", ())

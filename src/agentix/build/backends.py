@@ -14,7 +14,8 @@ from agentix.errors import LockError
 from agentix.platforms import PLATFORMS
 
 if TYPE_CHECKING:
-    from agentix.build.lock import Artifact, Lock
+    from agentix.build.artifact import Artifact
+    from agentix.build.lock import Lock
     from agentix.build.project import Backend
 
 # PEP 517's hook, called as a build front end would: in the source tree, isolated from it.

@@ -10,9 +10,12 @@ import difflib
 import itertools
 import re
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
+from agentix.build.artifact import Artifact
 from agentix.errors import LockError
+from agentix.nix.paths import store_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -42,6 +45,20 @@ class Package:
     pool: str
     sha256: str
     size: int
+
+    def artifact(self) -> Artifact:
+        """Return the package as the file to fetch; LockError when there can be no such file."""
+        try:
+            return Artifact(
+                file=store_name(PurePosixPath(self.pool).name),
+                package=self.name,
+                version=self.version,
+                sha256=self.sha256,
+                size=self.size,
+                pool=self.pool,
+            )
+        except ValueError as error:
+            raise LockError(f"the index describes {self.name} in a way not understood") from error
 
 
 class Index(Protocol):

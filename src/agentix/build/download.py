@@ -22,7 +22,7 @@ from agentix.errors import FetchError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from agentix.build.artifacts import Needed
+    from agentix.build.artifact import Artifact
 
 _CHUNK = 256 * 1024
 _TIMEOUT = aiohttp.ClientTimeout(total=None, connect=60, sock_connect=20, sock_read=60)
@@ -75,7 +75,7 @@ class Gone(FetchError):  # noqa: N818 - what a caller handles is the state of th
 async def download(
     session: aiohttp.ClientSession,
     address: str,
-    wanted: Needed,
+    wanted: Artifact,
     destination: Path,
     *,
     advance: Callable[[int], None] = lambda _: None,
@@ -116,7 +116,7 @@ class _Broken(Exception):  # noqa: N818 - never leaves this module
 class _Transfer:
     session: aiohttp.ClientSession
     address: str
-    wanted: Needed
+    wanted: Artifact
     partial: Path
     advance: Callable[[int], None]
     reported: int = 0
@@ -255,7 +255,7 @@ def sha256_of(file: Path) -> str:
     return _hash_file(file)[0].hexdigest()
 
 
-def copy(address: str, wanted: Needed, destination: Path) -> None:
+def copy(address: str, wanted: Artifact, destination: Path) -> None:
     """Copy the file at the ``file:`` *address* to *destination*, if it is what is *wanted*."""
     source = Path(unquote(urlsplit(address).path))
     partial = destination.with_name(destination.name + ".partial")
@@ -270,7 +270,7 @@ def copy(address: str, wanted: Needed, destination: Path) -> None:
     partial.replace(destination)
 
 
-def _not_what_was_locked(wanted: Needed, place: str, got: str) -> FetchError:
+def _not_what_was_locked(wanted: Artifact, place: str, got: str) -> FetchError:
     return FetchError(
         f"{wanted.file} from {place} is not what was locked: expected sha256 {wanted.sha256}, "
         f"got {got}; nothing was added. Check the index, mirror or proxy that serves it"

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from agentix import nix, platforms
 from agentix.build import programs
-from agentix.build.artifacts import Needed, Needs, total_size
+from agentix.build.needs import Needs, total_size
 from agentix.build.ungrouped import ungrouped
 from agentix.errors import FetchError
 from agentix.folders import cache_folder
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-    from agentix.build.artifacts import NeededProgram
+    from agentix.build.artifact import Artifact, Seed
     from agentix.build.download import Patience
     from agentix.nix import Nix
 
@@ -55,8 +55,8 @@ def fetch_project(
 
     The project is locked first if it has no lock that fits.
     """
-    from agentix.build.artifacts import needs
     from agentix.build.current import current_lock
+    from agentix.build.needs import needs
     from agentix.build.request import Request
 
     request = Request.of(root, platform=platform)
@@ -79,7 +79,7 @@ def missing(needs: Needs, store: Nix, *, thorough: bool = False) -> Needs:
     Looks for the paths, which costs next to nothing; when *thorough* also asks Nix whether each is
     whole, as one that was left behind by a power cut is not.
     """
-    items: tuple[Needed | NeededProgram, ...] = (*needs.files, *needs.programs)
+    items: tuple[Artifact | Seed, ...] = (*needs.files, *needs.programs)
     paths = {item: store.real(item.store_path) for item in items}
     lacking = {item for item, path in paths.items() if not os.path.lexists(path)}
     if thorough and len(lacking) < len(paths):
@@ -109,13 +109,13 @@ def fetch(
     Safe to interrupt, and to run several times at once. FetchError says what cannot be had.
     """
     store = store or nix.find()
-    everything = len(sources_of(needs))
-    if not sources_of(missing(needs, store, thorough=thorough)):
+    everything = len(needs.artifacts())
+    if not missing(needs, store, thorough=thorough).artifacts():
         return Fetched(0, 0, everything)
     downloads = cache_folder("downloads")
     with _alone(downloads):
         lacking = missing(needs, store, thorough=thorough)
-        files = sources_of(lacking)
+        files = lacking.artifacts()
         wanted = [file for file in files if not _is_kept(downloads, file)]
         if wanted and offline:
             raise FetchError(_offline(wanted, project))
@@ -130,20 +130,12 @@ def fetch(
         return Fetched(len(wanted), size, everything - len(files))
 
 
-def sources_of(needs: Needs) -> list[Needed]:
-    """Return the files that *needs* come from, each once."""
-    found = {file.sha256: file for file in needs.files}
-    for program in needs.programs:
-        found.setdefault(program.artifact.sha256, program.artifact)
-    return list(found.values())
-
-
-def _place(downloads: Path, file: Needed) -> Path:
+def _place(downloads: Path, file: Artifact) -> Path:
     """Return where *file* waits for the store: its name there is its name in the store."""
     return downloads / file.sha256 / nix.store_name(file.file)
 
 
-def _is_kept(downloads: Path, file: Needed) -> bool:
+def _is_kept(downloads: Path, file: Artifact) -> bool:
     """Say whether an earlier run, ended before it could hand it over, left *file* complete."""
     from agentix.build.download import sha256_of
 
@@ -168,7 +160,7 @@ def _alone(downloads: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def _offline(wanted: Sequence[Needed], project: Path) -> str:
+def _offline(wanted: Sequence[Artifact], project: Path) -> str:
     names = ", ".join(file.file for file in wanted[:_NAMED])
     more = f" and {len(wanted) - _NAMED} more" if len(wanted) > _NAMED else ""
     what = "1 artifact is" if len(wanted) == 1 else f"{len(wanted)} artifacts are"
@@ -178,7 +170,7 @@ def _offline(wanted: Sequence[Needed], project: Path) -> str:
     )
 
 
-def _tidy(downloads: Path, added: Sequence[Needed], store: Nix) -> None:
+def _tidy(downloads: Path, added: Sequence[Artifact], store: Nix) -> None:
     """Remove what the store has now, and what nobody came back for."""
     done = {file.sha256 for file in added}
     for folder in downloads.iterdir():
@@ -192,7 +184,7 @@ def _tidy(downloads: Path, added: Sequence[Needed], store: Nix) -> None:
 
 
 async def _download(
-    wanted: Sequence[Needed],
+    wanted: Sequence[Artifact],
     downloads: Path,
     project: Path,
     python: str,
@@ -227,7 +219,7 @@ async def _download(
 async def _one(
     session: aiohttp.ClientSession,
     address: str,
-    file: Needed,
+    file: Artifact,
     place: Path,
     step: Step,
     patience: Patience,

@@ -7,50 +7,24 @@ holds no address and no absolute path, so that it means the same on every machin
 from __future__ import annotations
 
 import json
-import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from packaging.utils import canonicalize_name
-from pydantic import AfterValidator, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
+from agentix.build.artifact import Artifact, FileName, RelativePath, Sha256, Version
 from agentix.build.sources import LOCK_FILE as LOCK_FILE
+from agentix.build.toolchain import DebianName, PythonMinor, ToolchainName
 from agentix.errors import LockError
 from agentix.nix.paths import store_name
-from agentix.platforms import PlatformName as PlatformName
+from agentix.platforms import PlatformName
 from agentix.replacing import replacing
 from agentix.validation import Strict, first_fault
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-FORMAT = 1
-
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-_LONGEST_STORE_NAME = 211
-
-
-def _file_name(value: str) -> str:
-    if not value or value.startswith(".") or "/" in value or _CONTROL.search(value):
-        raise ValueError("must be a plain file name")
-    if len(value) > _LONGEST_STORE_NAME:
-        raise ValueError(f"must be at most {_LONGEST_STORE_NAME} characters long")
-    return value
-
-
-def _relative(value: str) -> str:
-    if posixpath.isabs(value) or "\\" in value or ":" in value or _CONTROL.search(value):
-        raise ValueError("must be a relative POSIX path")
-    if value != posixpath.normpath(value):
-        raise ValueError("must be a normalised path")
-    return value
-
-
-def _below_archive(value: str) -> str:
-    if _relative(value).split("/")[0] in {"..", "."}:
-        raise ValueError("must lie below the archive's root")
-    return value
 
 
 def _normalised_name(value: str) -> str:
@@ -59,29 +33,18 @@ def _normalised_name(value: str) -> str:
     return value
 
 
-FileName = Annotated[str, AfterValidator(_file_name)]
+def _named(artifacts: object) -> object:
+    """Give each artifact its name, which is its key in the file."""
+    if not isinstance(artifacts, dict):
+        return artifacts
+    return {
+        file: {"file": file} | value if isinstance(value, dict) else value
+        for file, value in artifacts.items()
+    }
+
+
 DistributionName = Annotated[str, AfterValidator(_normalised_name)]
-RelativePath = Annotated[str, AfterValidator(_relative)]
-PoolPath = Annotated[str, AfterValidator(_below_archive)]
-Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
-Version = Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+~:!_-]*$")]
-DebianName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
-ToolchainName = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
-PythonMinor = Annotated[str, Field(pattern=r"^3\.[0-9]+$")]
 Sentence = Annotated[str, Field(min_length=1)]
-
-
-class Artifact(Strict):
-    """A file that is fetched before the build: a wheel, or a Debian package (it has ``pool``).
-
-    ``size`` is None where the index does not tell it.
-    """
-
-    sha256: Sha256
-    size: Annotated[int, Field(gt=0)] | None = None
-    package: Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z+._-]*$")]
-    version: Version
-    pool: PoolPath | None = None
 
 
 class LockedProject(Strict):
@@ -121,7 +84,7 @@ class Lock(Strict):
     projects: Annotated[tuple[LockedProject, ...], Field(min_length=1)]
     system: tuple[DebianName, ...] = ()
     platforms: Annotated[Mapping[PlatformName, Target], Field(min_length=1)]
-    artifacts: Mapping[FileName, Artifact]
+    artifacts: Annotated[Mapping[FileName, Artifact], BeforeValidator(_named)]
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
@@ -133,6 +96,9 @@ class Lock(Strict):
         for where, file in self._uses():
             if file not in self.artifacts:
                 raise ValueError(f"{where}: {file!r} is not among the artifacts")
+        for file, artifact in self.artifacts.items():
+            if artifact.file != file:
+                raise ValueError(f"artifacts: {file!r} is the key of {artifact.file!r}")
         kept = {store_name(file) for file in self.artifacts}
         if len(kept) != len(self.artifacts):
             raise ValueError("artifacts: two have the same name in the Nix store")
@@ -149,7 +115,8 @@ class Lock(Strict):
 
     def dumps(self) -> str:
         """Return the text of the lock file: equal locks give equal bytes."""
-        data = self.model_dump(mode="json", exclude_none=True)
+        unnamed = {"artifacts": {"__all__": {"file"}}}
+        data = self.model_dump(mode="json", exclude_none=True, exclude=unnamed)
         for project in data["projects"]:
             if not project["missing"]:
                 del project["missing"]

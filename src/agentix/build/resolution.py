@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 from packaging.markers import Marker
 
 from agentix.build import uv
-from agentix.build.lock import Artifact
+from agentix.build.artifact import Artifact
 from agentix.build.project import read_tree, workspace_root
 from agentix.build.wheels import Interpreter, select
 from agentix.errors import LockError
@@ -105,15 +105,15 @@ def _choose(
             others = f" (and {len(unusable) - 1} more like it)" if unusable[1:] else ""
             resolution.missing[platform] = unusable[0].reason + others
             continue
-        artifacts = dict(_artifact(package, wheel, base) for package, wheel in selection.wheels)
-        resolution.files[platform] = tuple(sorted(artifacts))
-        resolution.artifacts |= artifacts
+        artifacts = [_artifact(package, wheel, base) for package, wheel in selection.wheels]
+        resolution.files[platform] = tuple(sorted(artifact.file for artifact in artifacts))
+        resolution.artifacts |= {artifact.file: artifact for artifact in artifacts}
     if not resolution.files:
         raise LockError(next(iter(resolution.missing.values())))
     return resolution
 
 
-def _artifact(package: Package, wheel: PackageWheel, base: Path) -> tuple[str, Artifact]:
+def _artifact(package: Package, wheel: PackageWheel, base: Path) -> Artifact:
     sha256, size = wheel.hashes.get("sha256"), wheel.size
     if (sha256 is None or size is None) and (file := _local_file(wheel, base)) is not None:
         data = file.read_bytes()
@@ -123,11 +123,12 @@ def _artifact(package: Package, wheel: PackageWheel, base: Path) -> tuple[str, A
             f"the index gives no sha256 for {wheel.filename}, so it cannot be locked; "
             "use an index that does, or a local copy of the wheel"
         )
-    return wheel.filename, Artifact(
-        sha256=sha256,
-        size=size,
+    return Artifact(
+        file=wheel.filename,
         package=package.name,
         version=str(package.version),
+        sha256=sha256,
+        size=size,
     )
 
 

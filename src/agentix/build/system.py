@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
 from agentix.build import archive, debian
-from agentix.build.lock import Artifact
-from agentix.errors import LockError, ProjectError
-from agentix.nix.paths import store_name
+from agentix.build.artifact import Artifact
+from agentix.errors import ProjectError
 from agentix.platforms import PLATFORMS, PlatformName
 
 if TYPE_CHECKING:
@@ -55,7 +53,7 @@ async def lock_system_tools(
     for platform, index in zip(PLATFORMS, indices, strict=True):
         with index:
             packages = debian.closure(index, names, without=toolchain.names(platform))
-        locked[platform] = dict(map(_artifact, packages))
+        locked[platform] = {file.file: file for file in (p.artifact() for p in packages)}
     return locked
 
 
@@ -74,17 +72,3 @@ def kept_system_tools(
             return None
         kept[platform] = packages
     return kept
-
-
-def _artifact(package: debian.Package) -> tuple[str, Artifact]:
-    try:
-        artifact = Artifact(
-            sha256=package.sha256,
-            size=package.size,
-            package=package.name,
-            version=package.version,
-            pool=package.pool,
-        )
-    except ValueError as error:
-        raise LockError(f"the index describes {package.name} in a way not understood") from error
-    return store_name(PurePosixPath(package.pool).name), artifact
