@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import inspect
 import shutil
 import subprocess
+import warnings
 
 import pytest
 
@@ -32,6 +34,15 @@ def _bubblewrap() -> str | None:
 
 
 def _docker() -> str | None:
+    with warnings.catch_warnings():
+        # docker leaves the socket open on which nobody answered.
+        warnings.simplefilter("ignore", ResourceWarning)
+        reason = _no_engine()
+        gc.collect()
+    return reason
+
+
+def _no_engine() -> str | None:
     import docker
 
     try:
