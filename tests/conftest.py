@@ -7,6 +7,7 @@ import functools
 import gc
 import inspect
 import shutil
+import signal
 import subprocess
 import warnings
 
@@ -54,6 +55,15 @@ def _no_engine() -> str | None:
     except docker.errors.DockerException as error:
         return f"no Docker engine answers ({error}); tools/setup.sh tests starts one"
     return None
+
+
+def pytest_configure() -> None:
+    """Let programs that tests start be interrupted, also where the tests run in the background.
+
+    A shell starts what it puts there with SIGINT ignored, which everything below it inherits.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
