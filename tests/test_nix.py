@@ -44,8 +44,7 @@ def busybox() -> str:
     """The store path of the static busybox that all builds start from."""
     from agentix import platforms
     from agentix.build import toolchain
-    from agentix.build.fetch import fetch
-    from agentix.build.needs import Needs
+    from agentix.build.fetch import Needs, fetch
 
     seed = toolchain.seeds().programs[platforms.current().name]["busybox"]
     fetch(Needs((), (seed,)), project=Path.cwd(), python="3.11")

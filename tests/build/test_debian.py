@@ -4,7 +4,13 @@ import itertools
 
 import pytest
 
-from agentix.build.debian import Dependency, Package, closure, compare_versions, parse_depends
+from agentix.build.debian.packages import (
+    Dependency,
+    Package,
+    closure,
+    compare_versions,
+    parse_depends,
+)
 from agentix.errors import LockError
 
 # Each is older than the next, as `dpkg --compare-versions` has it.

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from agentix.build.inputs import is_current
 from agentix.build.lock import load
+from agentix.build.lock.inputs import is_current
 from agentix.platforms import PLATFORMS
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

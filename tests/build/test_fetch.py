@@ -26,13 +26,12 @@ import pytest
 from aiohttp import ClientTimeout, web
 
 from agentix import nix
-from agentix.build import download as downloading
 from agentix.build.artifact import Artifact, Seed
-from agentix.build.download import Patience
-from agentix.build.fetch import Fetched, fetch
-from agentix.build.indices import Index, Indices
-from agentix.build.needs import Needs
-from agentix.build.resolution import Resolver
+from agentix.build.fetch import Fetched, Needs, fetch
+from agentix.build.fetch import download as downloading
+from agentix.build.fetch.download import Patience
+from agentix.build.fetch.indices import Index, Indices
+from agentix.build.lock.resolution import Resolver
 from agentix.build.toolchain import toolchains
 from agentix.bundle.nar import nar_hash
 from agentix.errors import FetchError
@@ -381,7 +380,7 @@ def test_waits_between_tries_grow_and_end() -> None:
 def test_a_server_that_stops_sending_is_left_and_resumed(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(downloading, "_TIMEOUT", ClientTimeout(total=None, sock_read=0.3))
+    monkeypatch.setattr("agentix.build.session._TIMEOUT", ClientTimeout(total=None, sock_read=0.3))
     data = content()
     file = package(server, data, silent, good)
     bring(file)
@@ -518,7 +517,7 @@ def elsewhere(*files: Artifact) -> subprocess.Popen[bytes]:
         from pathlib import Path
         from agentix.build.artifact import Artifact
         from agentix.build.fetch import fetch
-        from agentix.build.needs import Needs
+        from agentix.build.fetch import Needs
         fetch(Needs({files!r}, ()), project=Path.cwd(), python="3.11")
     """
     return subprocess.Popen([sys.executable, "-c", textwrap.dedent(code)], stderr=subprocess.PIPE)
@@ -562,7 +561,7 @@ def test_two_at_once_fetch_each_file_once(server: Server) -> None:
 def test_a_fetch_that_never_ends_is_not_waited_for_forever(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentix.build.fetch._WAIT_FOR_OTHERS", 0.1)
+    monkeypatch.setattr("agentix.build.fetch.fetching._WAIT_FOR_OTHERS", 0.1)
     (tmp_path / "cache" / "downloads").mkdir(parents=True)
     with (tmp_path / "cache" / "downloads" / ".lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

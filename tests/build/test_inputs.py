@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agentix.build import inputs
-from agentix.build.inputs import digest, is_current
-from agentix.build.lock import Lock, LockedProject, Target
+from agentix.build.lock import Lock, LockedProject, Target, inputs
+from agentix.build.lock.inputs import digest, is_current
 from agentix.build.toolchain import toolchains_folder
 from agentix.errors import ProjectError
 

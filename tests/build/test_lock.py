@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agentix.build import lock
+from agentix.build.lock import file as lock
 from agentix.errors import LockError
 
 if TYPE_CHECKING:

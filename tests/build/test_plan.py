@@ -12,8 +12,8 @@ import pytest
 from agentix.build import record
 from agentix.build.artifact import Artifact
 from agentix.build.built import BuiltBundle
+from agentix.build.fetch import needs, total_size
 from agentix.build.lock import Lock, LockedProject, Target
-from agentix.build.needs import needs, total_size
 from agentix.build.plan import make_plan
 from agentix.build.record import Inputs, recall, remember
 from agentix.build.request import Request

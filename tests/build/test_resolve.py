@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agentix.build import runtime_requirement
-from agentix.build.inputs import is_current
-from agentix.build.resolve import lock_project
-from agentix.build.uv import find_uv
+from agentix.build.lock import runtime
+from agentix.build.lock.inputs import is_current
+from agentix.build.lock.locking import lock_project
+from agentix.build.lock.uv import find_uv
 from agentix.errors import LockError, ProjectError
 from agentix.platforms import PLATFORMS
 
@@ -257,7 +257,7 @@ def test_a_platform_that_uv_is_told_to_leave_out_is_missing(tmp_path: Path) -> N
 def test_a_released_agentix_puts_the_runtime_of_its_own_version_into_the_bundle(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runtime_requirement, "_source_folder", lambda _: None)
+    monkeypatch.setattr(runtime, "_source_folder", lambda _: None)
     own = importlib.metadata.version("agentix")
     for version in (own, f"{own}.post1"):
         put_wheel(tmp_path / "wheels", "py3-none-any", "agentix_runtime", version)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agentix.build.lock import Lock, LockedProject, Target
-from agentix.build.sources import Source, source_files, sources, unseen
+from agentix.build.plan import sources
+from agentix.build.sources import Source, source_files, unseen
 from agentix.errors import ProjectError
 
 if TYPE_CHECKING:

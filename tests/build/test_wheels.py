@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from agentix.build.lock.wheels import Interpreter, read, select
 from agentix.build.toolchain import toolchains
-from agentix.build.wheels import Interpreter, read, select
 from agentix.errors import LockError
 from agentix.platforms import AMD64, ARM64
 

@@ -20,9 +20,8 @@ import pyproject_hooks
 import pytest
 
 from agentix import nix, platforms
-from agentix.build.fetch import fetch
+from agentix.build.fetch import fetch, needs
 from agentix.build.lock import load
-from agentix.build.needs import needs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentix import nix, platforms
-from agentix.build.current import State, look
-from agentix.build.fetch import missing
-from agentix.build.needs import needs, total_size
+from agentix.build.fetch import missing, needs, total_size
+from agentix.build.lock import State, look
 from agentix.build.plan import make_plan
 from agentix.build.record import recall
 from agentix.build.request import Request

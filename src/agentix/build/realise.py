@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from agentix import nix, platforms
 from agentix.build.built import BuiltBundle
-from agentix.build.current import current_lock
 from agentix.build.expressions import expressions
-from agentix.build.fetch import fetch, missing
-from agentix.build.needs import needs
+from agentix.build.fetch import fetch, missing, needs
+from agentix.build.lock import current_lock
 from agentix.build.plan import make_plan
 from agentix.build.project import workspace_root
 from agentix.build.record import Inputs, remember

@@ -17,8 +17,6 @@ from agentix.text import plain
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from agentix.build.lock import Lock
-
 LOCK_FILE = "bundle.lock"  # named here, where it is left out: importing the lock's model is slow
 _TIMEOUT = 300.0  # seconds for git, however slow the disk
 # What nobody commits, unless git tracks it: then it belongs like everything else.
@@ -32,24 +30,6 @@ class Source:
 
     root: Path
     files: tuple[str, ...]
-
-
-def sources(lock: Lock, root: Path) -> dict[str, Source]:
-    """Return the source of each project of *lock*, whose own project is in the folder *root*.
-
-    A project that lies inside another one's folder is left out of the outer one, so that editing
-    the inner does not rebuild the outer.
-    """
-    folders = {p.name: Path(os.path.normpath(root.resolve() / p.path)) for p in lock.projects}
-    found = {}
-    for name, folder in folders.items():
-        if not folder.is_dir():
-            raise ProjectError(
-                f"the source of {name} is not at {folder}; run `agentix lock`, or put it back"
-            )
-        inner = [other for other in folders.values() if other != folder]
-        found[name] = Source(folder, tuple(source_files(folder, without=inner)))
-    return found
 
 
 def source_files(root: Path, *, without: Collection[Path] = ()) -> list[str]:

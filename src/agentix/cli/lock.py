@@ -28,7 +28,7 @@ def command(
     path, names = _split(words or [], upgrade)
     if check and upgrade:
         raise typer.BadParameter("--check writes nothing, so it cannot --upgrade")
-    from agentix.build.current import check_lock, write_lock
+    from agentix.build.lock import check_lock, write_lock
     from agentix.cli.progress import terminal_progress
 
     if check:

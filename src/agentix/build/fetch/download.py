@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from agentix.build.artifact import Artifact
 
 _CHUNK = 256 * 1024
-_TIMEOUT = aiohttp.ClientTimeout(total=None, connect=60, sock_connect=20, sock_read=60)
 _SLOWEST = 16 * 1024  # bytes a second; what is slower over the whole file is given up
 _LARGEST = 4 * 1024**3  # bytes of a file whose size nobody told
 _LONGEST = 3600.0  # seconds that such a file may take
@@ -50,17 +49,6 @@ class Patience:
 
 
 _PATIENCE = Patience()
-
-
-def open_session(connections: int) -> aiohttp.ClientSession:
-    """Return a session that honours the user's proxies, certificates and netrc."""
-    return aiohttp.ClientSession(
-        trust_env=True,
-        timeout=_TIMEOUT,
-        auto_decompress=False,  # the hash is that of the bytes as they are kept
-        connector=aiohttp.TCPConnector(limit=connections),
-        headers={"Accept-Encoding": "identity", "User-Agent": "agentix"},
-    )
 
 
 def shown(address: str) -> str:

@@ -8,14 +8,14 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentix.build import uv
-from agentix.build.resolution import Resolution, Resolver, pinned_versions
+from agentix.build.lock import uv
+from agentix.build.lock.resolution import Resolution, Resolver, pinned_versions
 from agentix.errors import LockError
 from agentix.platforms import PLATFORMS
 
 if TYPE_CHECKING:
     from agentix.build.artifact import Artifact
-    from agentix.build.lock import Lock
+    from agentix.build.lock.file import Lock
     from agentix.build.project import Backend
 
 # PEP 517's hook, called as a build front end would: in the source tree, isolated from it.

@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from agentix.build.inputs import is_current
-from agentix.build.lock import LOCK_FILE, Lock, load
+from agentix.build.lock.file import LOCK_FILE, Lock, load
+from agentix.build.lock.inputs import is_current
 from agentix.build.project import read_project
 from agentix.errors import LockError
 from agentix.progress import SILENT, Progress
@@ -53,7 +53,7 @@ def write_lock(
     progress: Progress = SILENT,
 ) -> WrittenLock:
     """Resolve the project in *root* and write its lock; *upgrade* as for ``lock_project``."""
-    from agentix.build.resolve import lock_project
+    from agentix.build.lock.locking import lock_project
 
     lock = lock_project(root, python=python, upgrade=upgrade, progress=progress)
     file = root / LOCK_FILE

@@ -12,10 +12,10 @@ from urllib.parse import unquote, urlsplit
 
 from packaging.markers import Marker
 
-from agentix.build import uv
 from agentix.build.artifact import Artifact
+from agentix.build.lock import uv
+from agentix.build.lock.wheels import Interpreter, select
 from agentix.build.project import read_tree, workspace_root
-from agentix.build.wheels import Interpreter, select
 from agentix.errors import LockError
 from agentix.platforms import PLATFORMS, PlatformName
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from packaging.pylock import Package, PackageWheel, Pylock
 
-    from agentix.build.lock import Lock
+    from agentix.build.lock.file import Lock
     from agentix.build.toolchain import Toolchain
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agentix.build import archive, debian
 from agentix.build.artifact import Artifact
+from agentix.build.debian.archive import Archive, find_mirror
+from agentix.build.debian.packages import closure
 from agentix.errors import ProjectError
 from agentix.platforms import PLATFORMS, PlatformName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from agentix.build.lock import Lock
+    from agentix.build.lock.file import Lock
     from agentix.build.toolchain import Toolchain
     from agentix.progress import Progress
 
@@ -46,13 +47,13 @@ async def lock_system_tools(
     """
     if not names:
         return {platform: {} for platform in PLATFORMS}
-    debian_archive = archive.Archive(await archive.find_mirror())
+    archive = Archive(await find_mirror())
     architectures = [platform.debian for platform in PLATFORMS.values()]
-    indices = await debian_archive.indices(toolchain.suite, architectures, progress)
+    indices = await archive.indices(toolchain.suite, architectures, progress)
     locked: dict[PlatformName, Packages] = {}
     for platform, index in zip(PLATFORMS, indices, strict=True):
         with index:
-            packages = debian.closure(index, names, without=toolchain.names(platform))
+            packages = closure(index, names, without=toolchain.names(platform))
         locked[platform] = {file.file: file for file in (p.artifact() for p in packages)}
     return locked
 

@@ -12,20 +12,20 @@ from typing import TYPE_CHECKING
 from packaging.utils import canonicalize_name
 from pydantic import ValidationError
 
-from agentix.build import uv
-from agentix.build.backends import Backends, ask_version
-from agentix.build.inputs import UV_LOCK, digest
-from agentix.build.lock import LOCK_FILE, Lock, LockedProject, Target, load
-from agentix.build.project import Project, read_project, read_tree, workspace_root
-from agentix.build.references import refuse_remote_references
-from agentix.build.resolution import Resolution, Resolver, pinned_versions
-from agentix.build.runtime_requirement import runtime_folder, runtime_requirement
-from agentix.build.system import (
+from agentix.build.lock import uv
+from agentix.build.lock.backends import Backends, ask_version
+from agentix.build.lock.file import LOCK_FILE, Lock, LockedProject, Target, load
+from agentix.build.lock.inputs import UV_LOCK, digest
+from agentix.build.lock.references import refuse_remote_references
+from agentix.build.lock.resolution import Resolution, Resolver, pinned_versions
+from agentix.build.lock.runtime import runtime_folder, runtime_requirement
+from agentix.build.lock.system import (
     Packages,
     kept_system_tools,
     lock_system_tools,
     refuse_what_is_there,
 )
+from agentix.build.project import Project, read_project, read_tree, workspace_root
 from agentix.build.toolchain import Toolchain, choose
 from agentix.build.ungrouped import ungrouped
 from agentix.errors import LockError

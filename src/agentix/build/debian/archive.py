@@ -1,4 +1,4 @@
-"""The Debian archive: where it is, why its index can be trusted, and a fast copy of that index.
+"""The Debian archive: where it is, and why its index can be trusted.
 
 The mirror's address comes from the machine (apt's configuration, or ``AGENTIX_DEBIAN_MIRROR``), the
 trust from Debian's archive keyring: it verifies the Release file, which holds the sha256 of each
@@ -11,10 +11,8 @@ import asyncio
 import contextlib
 import hashlib
 import itertools
-import lzma
 import os
 import re
-import sqlite3
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -22,10 +20,10 @@ from typing import TYPE_CHECKING
 
 import aiohttp
 
-from agentix.build import signature
 from agentix.build.command import Command
-from agentix.build.debian import Package, compare_versions
-from agentix.build.download import open_session
+from agentix.build.debian import signature
+from agentix.build.debian.index import INDEX_FORMAT, SuiteIndex, write_index
+from agentix.build.session import open_session
 from agentix.build.ungrouped import ungrouped
 from agentix.errors import LockError
 from agentix.folders import cache_folder
@@ -33,13 +31,12 @@ from agentix.progress import SILENT, Progress
 from agentix.replacing import replacing
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Sequence
 
 MIRROR_VARIABLE = "AGENTIX_DEBIAN_MIRROR"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _TIMEOUT = 600
 _PATIENCE = 60.0  # seconds for apt-get to read its configuration
-_INDEX_FORMAT = 1
 
 
 async def find_mirror() -> str:
@@ -72,37 +69,6 @@ def _main_mirror(targets: str) -> str | None:
         if not label and re.fullmatch(r"bookworm|trixie|forky|sid|(old)*stable|testing", release):
             unlabelled = unlabelled or address.rstrip("/")  # apt has not been updated yet
     return unlabelled
-
-
-class SuiteIndex:
-    """The index of one suite and architecture, on disk: opened in no time, asked by name."""
-
-    def __init__(self, file: Path) -> None:
-        self._connection = sqlite3.connect(f"{file.as_uri()}?mode=ro&immutable=1", uri=True)
-
-    def __enter__(self) -> SuiteIndex:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._connection.close()
-
-    def package(self, name: str) -> Package | None:
-        """Return the newest package called *name*."""
-        row = self._connection.execute("SELECT * FROM package WHERE name = ?", (name,)).fetchone()
-        return Package(*row) if row else None
-
-    def providers(self, name: str) -> Sequence[Package]:
-        """Return the packages that provide the virtual package *name*, in alphabetical order."""
-        rows = self._connection.execute(
-            "SELECT package.* FROM package JOIN provides ON package.name = provides.provider"
-            " WHERE provides.name = ? ORDER BY package.name",
-            (name,),
-        )
-        return [Package(*row) for row in rows]
-
-    def names(self) -> Collection[str]:
-        """Return every package's name."""
-        return [name for (name,) in self._connection.execute("SELECT name FROM package")]
 
 
 class Archive:
@@ -204,7 +170,7 @@ class Archive:
             raise LockError(f"{self.mirror} has no {architecture} packages for {suite}")
         expected = sums[name]
         prefix = f"{suite}-{architecture}-"
-        file = self._cache / f"{prefix}{_INDEX_FORMAT}-{expected}.sqlite"
+        file = self._cache / f"{prefix}{INDEX_FORMAT}-{expected}.sqlite"
         if file.exists():
             return file, False
         data = await self.download(
@@ -215,7 +181,7 @@ class Archive:
                 f"{self.mirror}'s {suite} index for {architecture} is not what Debian signed; "
                 "try again, or another mirror"
             )
-        await asyncio.to_thread(_convert, data, file)
+        await asyncio.to_thread(write_index, data, file)
         for old in self._cache.glob(f"{prefix}*.sqlite"):
             if old != file:
                 old.unlink(missing_ok=True)
@@ -238,55 +204,3 @@ def _checksums(release: str) -> dict[str, str]:
     _, _, section = release.partition("\nSHA256:\n")
     listed = itertools.takewhile(lambda line: line.startswith(" "), section.splitlines())
     return {name: checksum for checksum, _, name in map(str.split, listed)}
-
-
-def _convert(compressed: bytes, file: Path) -> None:
-    """Write the index in *compressed* to the database *file*, which appears complete or not."""
-    newest: dict[str, Package] = {}
-    for package in _stanzas(lzma.decompress(compressed).decode("utf-8")):
-        known = newest.get(package.name)
-        if known is None or compare_versions(package.version, known.version) > 0:
-            newest[package.name] = package
-    provides = [
-        (clause.split(None, 1)[0].split(":")[0], package.name)
-        for package in newest.values()
-        for clause in package.provides.split(",")
-        if clause.strip()
-    ]
-    with (
-        replacing(file) as draft,
-        contextlib.closing(sqlite3.connect(draft)) as database,
-        database,
-    ):
-        database.executescript(
-            "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
-            "CREATE TABLE package (name TEXT PRIMARY KEY, version TEXT, depends TEXT,"
-            " provides TEXT, pool TEXT, sha256 TEXT, size INTEGER) WITHOUT ROWID;"
-            "CREATE TABLE provides (name TEXT, provider TEXT);"
-            "CREATE INDEX by_name ON provides (name);"
-        )
-        rows = (
-            (p.name, p.version, p.depends, p.provides, p.pool, p.sha256, p.size)
-            for p in newest.values()
-        )
-        database.executemany("INSERT INTO package VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
-        database.executemany("INSERT INTO provides VALUES (?, ?)", provides)
-
-
-def _stanzas(text: str) -> Iterator[Package]:
-    field = re.compile(
-        r"^(Package|Version|Depends|Pre-Depends|Provides|Filename|SHA256|Size): (.*)$", re.M
-    )
-    for stanza in text.split("\n\n"):
-        fields = dict(field.findall(stanza))
-        if fields:
-            depends = (fields.get("Pre-Depends", ""), fields.get("Depends", ""))
-            yield Package(
-                name=fields["Package"],
-                version=fields["Version"],
-                depends=", ".join(filter(None, depends)),
-                provides=fields.get("Provides", ""),
-                pool=fields["Filename"],
-                sha256=fields["SHA256"],
-                size=int(fields["Size"]),
-            )

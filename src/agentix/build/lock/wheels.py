@@ -16,7 +16,7 @@ from packaging.pylock import (
 from packaging.tags import compatible_tags, cpython_tags
 from packaging.utils import parse_wheel_filename
 
-from agentix.build.references import no_release
+from agentix.build.lock.references import no_release
 from agentix.errors import LockError
 
 if TYPE_CHECKING:

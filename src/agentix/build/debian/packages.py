@@ -1,7 +1,7 @@
 """Which Debian packages a program needs: versions, dependencies, and their closure.
 
 Pure: it asks an index for stanzas and decides. Where the index comes from, and why it can be
-trusted, is the business of :mod:`agentix.build.archive`.
+trusted, is the business of :mod:`agentix.build.debian.archive`.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from packaging.pylock import PylockValidationError
 
 from agentix.build.command import Command
-from agentix.build.wheels import read
+from agentix.build.lock.wheels import read
 from agentix.errors import LockError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from agentix.build.lock.runtime import runtime_folder, runtime_requirement
 from agentix.build.project import read_project, read_tree, workspace_root
-from agentix.build.runtime_requirement import runtime_folder, runtime_requirement
 from agentix.build.toolchain import toolchains, toolchains_folder
 from agentix.errors import ProjectError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from agentix.build.lock import Lock
+    from agentix.build.lock.file import Lock
 
 UV_LOCK = "uv.lock"
 _RELEVANT = ("name", "version", "dynamic", "requires-python", "dependencies")

@@ -11,9 +11,9 @@ import tomllib
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from agentix.build import uv
-from agentix.build.archive import MIRROR_VARIABLE, find_mirror
-from agentix.build.indices import Index, Indices
+from agentix.build.debian.archive import MIRROR_VARIABLE, find_mirror
+from agentix.build.fetch.indices import Index, Indices
+from agentix.build.lock import uv
 from agentix.errors import FetchError, LockError
 
 if TYPE_CHECKING:

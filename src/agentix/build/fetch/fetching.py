@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentix import nix, platforms
-from agentix.build import programs
-from agentix.build.needs import Needs, total_size
+from agentix.build.fetch import programs
+from agentix.build.fetch.needs import Needs, total_size
 from agentix.build.ungrouped import ungrouped
 from agentix.errors import FetchError
 from agentix.folders import cache_folder
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import aiohttp
 
     from agentix.build.artifact import Artifact, Seed
-    from agentix.build.download import Patience
+    from agentix.build.fetch.download import Patience
     from agentix.nix import Nix
 
 _AT_ONCE = 8  # downloads
@@ -55,8 +55,8 @@ def fetch_project(
 
     The project is locked first if it has no lock that fits.
     """
-    from agentix.build.current import current_lock
-    from agentix.build.needs import needs
+    from agentix.build.fetch.needs import needs
+    from agentix.build.lock import current_lock
     from agentix.build.request import Request
 
     request = Request.of(root, platform=platform)
@@ -137,7 +137,7 @@ def _place(downloads: Path, file: Artifact) -> Path:
 
 def _is_kept(downloads: Path, file: Artifact) -> bool:
     """Say whether an earlier run, ended before it could hand it over, left *file* complete."""
-    from agentix.build.download import sha256_of
+    from agentix.build.fetch.download import sha256_of
 
     place = _place(downloads, file)
     return place.is_file() and sha256_of(place) == file.sha256
@@ -192,8 +192,9 @@ async def _download(
     patience: Patience | None,
 ) -> int:
     """Bring *wanted* into the folder *downloads*; return how many bytes they are."""
-    from agentix.build.addresses import find_addresses
-    from agentix.build.download import Patience, open_session
+    from agentix.build.fetch.addresses import find_addresses
+    from agentix.build.fetch.download import Patience
+    from agentix.build.session import open_session
 
     with progress.step("locate") as step:
         addresses = await find_addresses(wanted, project=project, python=python)
@@ -225,8 +226,8 @@ async def _one(
     patience: Patience,
     turns: asyncio.Semaphore,
 ) -> None:
-    from agentix.build.addresses import explain_gone
-    from agentix.build.download import Gone, copy, download, shown
+    from agentix.build.fetch.addresses import explain_gone
+    from agentix.build.fetch.download import Gone, copy, download, shown
 
     async with turns:
         if address.startswith("file:"):
