@@ -28,6 +28,21 @@ from agentix.nix.log import BuildLog
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+
+class Told:
+    """Progress, and a step of it, that writes down how steps ended."""
+
+    def __init__(self, outcomes: list[str]) -> None:
+        self.outcome = outcomes.append
+
+    @contextlib.contextmanager
+    def step(self, title: str, *, total: int | None = None, unit: str = "items") -> Iterator[Told]:
+        yield self
+
+    def advance(self, amount: int = 1) -> None:
+        pass
+
+
 PATIENCE = 30.0
 STRANGER = 12345
 
@@ -210,6 +225,19 @@ def test_building_again_accepts_what_is_equal_and_names_what_is_not(
     outer = nix.build(expression("$busybox true $moody; echo > $out", "outer", moody=str(moody)))
     with pytest.raises(NixError, match="moody is not reproducible"):
         nix.rebuild(outer)
+
+
+@pytest.mark.nix
+def test_what_our_builders_warn_of_is_told_and_what_backends_print_is_not(
+    expression: Callable[..., Path],
+) -> None:
+    outcomes: list[str] = []
+    warns = "for n in 1 2 3 4 5 6 7; do echo agentix warning: $n; done"
+    script = f"echo warning: setup.py is old; {warns}; echo > $out"
+    nix.build(expression(script, "warns"), progress=Told(outcomes))
+    said = [text.split() for text in outcomes if text.startswith("warning: ")]
+    assert [words[1] for words in said] == ["1", "2", "3", "4", "5", "2"]
+    assert said[-1][2:] == ["more", "of", "this", "kind"]
 
 
 def test_the_log_survives_what_it_does_not_know() -> None:
