@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import eventually
 
 from agentix import nix
 from agentix.errors import NixError
@@ -45,13 +46,6 @@ class Told:
 
 PATIENCE = 30.0
 STRANGER = 12345
-
-
-def eventually(happened: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < end, f"not within {PATIENCE:.0f} s: {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="session")
@@ -462,9 +456,28 @@ def test_an_ordinary_user_whom_no_sandbox_is_granted_learns_what_to_do(
     )
     assert said == (
         "this machine forbids the user namespaces that a store of one's own "
-        "(~/.local/share/nix/root) needs; build as root, or install a Nix daemon "
-        "(on Debian: apt-get install nix-setup-systemd)\n"
+        "(~/.local/share/nix/root) needs; build as root, or install a Nix daemon (on Debian: "
+        "apt-get install nix-setup-systemd, and be in the group nix-users)\n"
     )
+
+
+@pytest.mark.nix
+def test_an_ordinary_user_whom_the_daemon_does_not_serve_builds_in_a_store_of_their_own(
+    stranger: Callable[..., str],
+) -> None:
+    said = stranger(
+        """
+        from pathlib import Path
+        from agentix import nix
+        from agentix.nix import program
+        program._SOCKET = Path("daemon-socket/socket").absolute()
+        program._SOCKET.parent.mkdir()
+        program._SOCKET.touch()
+        program._SOCKET.parent.chmod(0)
+        print(nix.build(Path("good.nix").absolute()))
+        """
+    )
+    assert said.startswith("~/.local/share/nix/root/nix/store/")
 
 
 @pytest.mark.nix

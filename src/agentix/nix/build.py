@@ -80,8 +80,8 @@ def _realise(
             if nix.private:
                 raise NixError(
                     f"this machine forbids the user namespaces that a store of one's own "
-                    f"({nix.root}) needs; build as root, or install a Nix daemon "
-                    "(on Debian: apt-get install nix-setup-systemd)",
+                    f"({nix.root}) needs; build as root, or install a Nix daemon (on Debian: "
+                    "apt-get install nix-setup-systemd, and be in the group nix-users)",
                     returncode=error.returncode,
                 ) from error
             return _realise(replace(nix, sandbox=False), program, words, title, progress)

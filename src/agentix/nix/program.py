@@ -109,9 +109,9 @@ def _store() -> tuple[Path, bool]:
         )
     if remote == "local" or os.geteuid() == 0 or os.access(_STATE, os.W_OK):
         return Path("/"), False
-    if _SOCKET.exists():
+    if os.access(_SOCKET, os.W_OK):  # Debian's daemon works for the group nix-users only
         return Path("/"), True
-    # Neither ours to write nor kept by a daemon: one among the user's files, as newer Nix does.
+    # Neither ours to write nor kept for us by a daemon: one among the user's files.
     data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local/share")
     return Path(data) / "nix/root", False
 
