@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from agentix import nix, platforms
 from agentix.build.built import BuiltBundle
 from agentix.build.expressions import expressions
-from agentix.build.fetch import fetch, missing, needs
+from agentix.build.fetch import fetch, needs
 from agentix.build.lock import current_lock
 from agentix.build.plan import make_plan
 from agentix.build.project import workspace_root
@@ -44,8 +44,7 @@ def realise(request: Request, offline: bool, check: bool, progress: Progress) ->
 
     def bring(*, thorough: bool = False) -> bool:
         """Fetch what is missing; say whether anything was."""
-        lacking = missing(wanted, store, thorough=thorough)
-        fetch(
+        fetched = fetch(
             wanted,
             project=root,
             python=lock.python,
@@ -54,7 +53,7 @@ def realise(request: Request, offline: bool, check: bool, progress: Progress) ->
             progress=progress,
             store=store,
         )
-        return bool(lacking.files or lacking.programs)
+        return fetched.present < len(wanted.artifacts())
 
     bring()
     with tempfile.TemporaryDirectory(prefix="agentix-") as scratch:
