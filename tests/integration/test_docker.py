@@ -365,7 +365,7 @@ def test_a_create_that_is_cancelled_just_before_it_would_return_leaves_nothing(
         for number in range(12):
             task = asyncio.create_task(DockerProvider().create(config))
             await leftovers.appear()
-            await asyncio.sleep(0.05 * number)
+            await asyncio.wait({task}, timeout=0.05 * number)
             task.cancel()
             try:
                 sandbox = await task
