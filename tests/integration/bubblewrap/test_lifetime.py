@@ -6,6 +6,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from patience import eventually_async
 from procfs import mounters, processes
 from stub_runtime import host, look, python
 
-from agentix.errors import ProviderError, SandboxNotFound
-from agentix.provider.base import SandboxId
+from agentix.errors import AgentixError, ProviderError, SandboxNotFound
+from agentix.provider.base import SandboxConfig, SandboxId
 from agentix.provider.bubblewrap import BubblewrapProvider, BubblewrapProviderConfig
 from agentix.provider.bubblewrap.program import find_program
 from agentix.provider.runtime_folder import RuntimeFolder
@@ -103,6 +104,31 @@ async def test_a_creation_cancelled_twice_leaves_nothing(bundle: Path) -> None:
             await task
 
 
+async def test_creations_that_fail_again_and_again_leave_no_file(
+    bundle: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(scratch))
+    broken = tmp_path / "broken.tar"
+    broken.write_bytes(b"no archive")
+
+    def files() -> set[Path]:
+        return {path for path in tmp_path.rglob("*") if path.suffix != ".lock"}
+
+    before = files()
+    for _ in range(5):
+        for config in (
+            host(bundle, STUB="exit"),
+            SandboxConfig(image=str(broken), bundle=bundle),
+            SandboxConfig(image="host", bundle=broken),
+        ):
+            with pytest.raises(AgentixError):
+                await BubblewrapProvider().create(config)
+    assert {path for path in files() - before if path.is_file()} == set()
+    assert list(scratch.iterdir()) == []
+
+
 async def test_many_sandboxes_at_once_are_all_distinct(bundle: Path) -> None:
     provider = BubblewrapProvider()
 
@@ -118,7 +144,7 @@ async def test_many_sandboxes_at_once_are_all_distinct(bundle: Path) -> None:
 OTHER = """
     import asyncio, sys
     from agentix.provider.bubblewrap import BubblewrapProvider
-    from agentix.errors import SandboxNotFound
+    from agentix.errors import AgentixError, SandboxNotFound
     async def main():
         provider = BubblewrapProvider()
         async with await provider.get(sys.argv[1]) as sandbox:
