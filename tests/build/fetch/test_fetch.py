@@ -219,7 +219,7 @@ def test_two_at_once_fetch_each_file_once(server: Server) -> None:
 def test_a_fetch_that_never_ends_is_not_waited_for_forever(
     server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentix.build.fetch.fetching._WAIT_FOR_OTHERS", 0.1)
+    monkeypatch.setattr("agentix.build.fetch.arrivals._WAIT_FOR_OTHERS", 0.1)
     (tmp_path / "cache" / "downloads").mkdir(parents=True)
     with (tmp_path / "cache" / "downloads" / ".lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)

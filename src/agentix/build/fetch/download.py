@@ -238,11 +238,6 @@ def _hash_file(file: Path) -> tuple[hashlib._Hash, int]:
     return digest, size
 
 
-def sha256_of(file: Path) -> str:
-    """Return the sha256 of *file*, read piece by piece."""
-    return _hash_file(file)[0].hexdigest()
-
-
 def copy(address: str, wanted: Artifact, destination: Path) -> None:
     """Copy the file at the ``file:`` *address* to *destination*, if it is what is *wanted*."""
     source = Path(unquote(urlsplit(address).path))
@@ -251,7 +246,7 @@ def copy(address: str, wanted: Artifact, destination: Path) -> None:
         shutil.copyfile(source, partial)
     except OSError as error:
         raise FetchError(f"cannot copy {source}: {error.strerror or error}") from error
-    got = sha256_of(partial)
+    got = _hash_file(partial)[0].hexdigest()
     if got != wanted.sha256:
         partial.unlink()
         raise _not_what_was_locked(wanted, str(source), got)

@@ -8,34 +8,27 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
-import tempfile
-import time
-from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentix import nix, platforms
-from agentix.build.fetch import programs
-from agentix.build.fetch.needs import Needs, total_size
+from agentix.build.fetch.arrivals import Arrivals, arrivals
+from agentix.build.fetch.needs import Needs, needs, total_size
 from agentix.build.ungrouped import ungrouped
 from agentix.errors import FetchError
-from agentix.folders import cache_folder
 from agentix.progress import SILENT, Progress, Step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+    from pathlib import Path
 
     import aiohttp
 
-    from agentix.build.artifact import Artifact, Seed
+    from agentix.build.artifact import Artifact
     from agentix.build.fetch.download import Patience
     from agentix.nix import Nix
 
 _AT_ONCE = 8  # downloads
-_WAIT_FOR_OTHERS = 1800.0  # seconds that another fetch may take before this one gives up
-_FORGOTTEN = 30 * 86400.0  # seconds after which an unfinished download is not waited for
 _NAMED = 5  # artifacts that a message lists
 
 
@@ -55,7 +48,6 @@ def fetch_project(
 
     The project is locked first if it has no lock that fits.
     """
-    from agentix.build.fetch.needs import needs
     from agentix.build.lock import current_lock
     from agentix.build.request import Request
 
@@ -79,8 +71,7 @@ def missing(needs: Needs, store: Nix, *, thorough: bool = False) -> Needs:
     Looks for the paths, which costs next to nothing; when *thorough* also asks Nix whether each is
     whole, as one that was left behind by a power cut is not.
     """
-    items: tuple[Artifact | Seed, ...] = (*needs.files, *needs.programs)
-    paths = {item: store.real(item.store_path) for item in items}
+    paths = {item: store.real(item.store_path) for item in needs.items}
     lacking = {item for item, path in paths.items() if not os.path.lexists(path)}
     if thorough and len(lacking) < len(paths):
         present = [path for item, path in paths.items() if item not in lacking]
@@ -112,52 +103,21 @@ def fetch(
     everything = len(needs.artifacts())
     if not missing(needs, store, thorough=thorough).artifacts():
         return Fetched(0, 0, everything)
-    downloads = cache_folder("downloads")
-    with _alone(downloads):
+    with arrivals() as waiting:
         lacking = missing(needs, store, thorough=thorough)
         files = lacking.artifacts()
-        wanted = [file for file in files if not _is_kept(downloads, file)]
+        wanted = [file for file in files if not waiting.has(file)]
         if wanted and offline:
             raise FetchError(_offline(wanted, project))
         size = 0
         if wanted:
-            size = asyncio.run(_download(wanted, downloads, project, python, progress, patience))
+            size = asyncio.run(_download(wanted, waiting, project, python, progress, patience))
         if files:
             with progress.step("store") as step:
-                _add(lacking, downloads, store)
+                waiting.add(lacking, store)
                 step.outcome(f"{len(files)} files added")
-        _tidy(downloads, files, store)
+        waiting.tidy(files, store)
         return Fetched(len(wanted), size, everything - len(files))
-
-
-def _place(downloads: Path, file: Artifact) -> Path:
-    """Return where *file* waits for the store: its name there is its name in the store."""
-    return downloads / file.sha256 / nix.store_name(file.file)
-
-
-def _is_kept(downloads: Path, file: Artifact) -> bool:
-    """Say whether an earlier run, ended before it could hand it over, left *file* complete."""
-    from agentix.build.fetch.download import sha256_of
-
-    place = _place(downloads, file)
-    return place.is_file() and sha256_of(place) == file.sha256
-
-
-@contextmanager
-def _alone(downloads: Path) -> Iterator[None]:
-    """Let one fetch work at a time; the next finds done what the first has brought."""
-    from agentix.bundle.staging import acquire
-
-    lock = acquire(downloads / ".lock", _WAIT_FOR_OTHERS)
-    if lock is None:
-        raise FetchError(
-            f"another agentix has been fetching for {_WAIT_FOR_OTHERS / 60:.0f} minutes; "
-            "wait for it, or end it and run the command again"
-        )
-    try:
-        yield
-    finally:
-        os.close(lock)
 
 
 def _offline(wanted: Sequence[Artifact], project: Path) -> str:
@@ -170,28 +130,15 @@ def _offline(wanted: Sequence[Artifact], project: Path) -> str:
     )
 
 
-def _tidy(downloads: Path, added: Sequence[Artifact], store: Nix) -> None:
-    """Remove what the store has now, and what nobody came back for."""
-    done = {file.sha256 for file in added}
-    for folder in downloads.iterdir():
-        if not folder.is_dir():
-            continue
-        names = [entry.name for entry in folder.iterdir()]
-        stored = any(store.real(nix.fixed_path(name, folder.name)).exists() for name in names)
-        forgotten = folder.stat().st_mtime < time.time() - _FORGOTTEN
-        if folder.name in done or stored or forgotten:
-            shutil.rmtree(folder, ignore_errors=True)
-
-
 async def _download(
     wanted: Sequence[Artifact],
-    downloads: Path,
+    waiting: Arrivals,
     project: Path,
     python: str,
     progress: Progress,
     patience: Patience | None,
 ) -> int:
-    """Bring *wanted* into the folder *downloads*; return how many bytes they are."""
+    """Bring *wanted* to where they wait; return how many bytes they are."""
     from agentix.build.fetch.addresses import find_addresses
     from agentix.build.fetch.download import Patience
     from agentix.build.session import open_session
@@ -206,13 +153,13 @@ async def _download(
             with ungrouped(FetchError):
                 async with asyncio.TaskGroup() as group:
                     for file, address in addresses.items():
-                        place = _place(downloads, file)
+                        place = waiting.place(file)
                         place.parent.mkdir(exist_ok=True)
                         job = _one(
                             session, address, file, place, step, patience or Patience(), turns
                         )
                         group.create_task(job)
-        size = sum(_place(downloads, file).stat().st_size for file in wanted)
+        size = sum(waiting.place(file).stat().st_size for file in wanted)
         step.outcome(f"{len(wanted)} files, {size / 1e6:.1f} MB")
         return size
 
@@ -245,25 +192,3 @@ async def _one(
             )
         except Gone as error:
             raise explain_gone(file, shown(address)) from error
-
-
-def _add(lacking: Needs, downloads: Path, store: Nix) -> None:
-    """Hand over what has arrived. Each path is known beforehand, so a wrong one cannot pass."""
-    expected = [store.real(file.store_path) for file in lacking.files]
-    added = nix.add_fixed([_place(downloads, file) for file in lacking.files], nix=store)
-    with tempfile.TemporaryDirectory(dir=downloads) as folder:
-        roots = []
-        for number, program in enumerate(lacking.programs):
-            own = Path(folder, str(number))  # one name for two platforms: two folders
-            own.mkdir()
-            roots.append(programs.extract(program, _place(downloads, program.artifact), own))
-        expected += [store.real(program.store_path) for program in lacking.programs]
-        added += nix.add_fixed(roots, recursive=True, nix=store)
-    if added != expected:
-        wrong = next(
-            (path for path, want in zip(added, expected, strict=False) if path != want), ""
-        )
-        raise FetchError(
-            f"Nix keeps an artifact at {wrong}, where no build looks for it; is another "
-            "store configured in nix.conf?"
-        )

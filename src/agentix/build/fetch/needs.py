@@ -23,6 +23,11 @@ class Needs:
     files: tuple[Artifact, ...]
     programs: tuple[Seed, ...]
 
+    @property
+    def items(self) -> tuple[Artifact | Seed, ...]:
+        """All that the store has to hold."""
+        return (*self.files, *self.programs)
+
     def artifacts(self) -> list[Artifact]:
         """Return the files that all of it comes from, each once."""
         found = {file.sha256: file for file in self.files}
