@@ -53,7 +53,7 @@ def _no_engine() -> str | None:
         finally:
             client.close()
     except docker.errors.DockerException as error:
-        return f"no Docker engine answers ({error}); tools/setup.sh tests starts one"
+        return f"no Docker engine answers ({error}); tools/setup.sh tests starts it or says why not"
     return None
 
 
