@@ -23,7 +23,7 @@ from patience import eventually
 
 from agentix import nix
 from agentix.errors import NixError
-from agentix.nix import program
+from agentix.nix import installation, program
 from agentix.nix.log import BuildLog
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def test_the_log_survives_what_it_does_not_know() -> None:
 def test_a_machine_without_nix_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(program, "_PLACES", ())
+    monkeypatch.setattr(installation, "_PLACES", ())
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(NixError, match=r"Nix is not installed .*apt-get install nix-bin"):
@@ -469,11 +469,11 @@ def test_an_ordinary_user_whom_the_daemon_does_not_serve_builds_in_a_store_of_th
         """
         from pathlib import Path
         from agentix import nix
-        from agentix.nix import program
-        program._SOCKET = Path("daemon-socket/socket").absolute()
-        program._SOCKET.parent.mkdir()
-        program._SOCKET.touch()
-        program._SOCKET.parent.chmod(0)
+        from agentix.nix import installation
+        installation._SOCKET = Path("daemon-socket/socket").absolute()
+        installation._SOCKET.parent.mkdir()
+        installation._SOCKET.touch()
+        installation._SOCKET.parent.chmod(0)
         print(nix.build(Path("good.nix").absolute()))
         """
     )

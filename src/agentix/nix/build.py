@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentix.errors import NixError
+from agentix.nix.installation import Nix, find
 from agentix.nix.log import BuildLog
-from agentix.nix.program import Nix, find, run
+from agentix.nix.program import run
 from agentix.nix.store import producers
 from agentix.progress import SILENT, Progress
 
