@@ -97,7 +97,7 @@ def list_sources(folder: Path) -> object:
 
 
 def verify(folder: Path) -> object:
-    sample = Path(__file__).parent / "archive"
+    sample = Path(__file__).parent / "debian/archive"
     signed = (sample / "dists" / "sample" / "InRelease").read_bytes()
     return asyncio.run(signature.verify(signed, sample / "keyring.gpg", "somewhere"))
 

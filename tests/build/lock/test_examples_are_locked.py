@@ -8,7 +8,7 @@ from agentix.build.lock import load
 from agentix.build.lock.inputs import is_current
 from agentix.platforms import PLATFORMS
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 @pytest.mark.parametrize("name", ["hello-world", "data-report"])

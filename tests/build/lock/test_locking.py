@@ -372,7 +372,7 @@ def test_an_unknown_system_tool_is_one_line_with_close_matches(tmp_path: Path) -
 def test_a_project_that_says_where_the_runtime_is_gets_that_one(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     clone = shutil.copytree(
-        Path(__file__).parents[2] / "runtime", checkout / "runtime", symlinks=True
+        Path(__file__).parents[3] / "runtime", checkout / "runtime", symlinks=True
     )
     edit = (clone / "pyproject.toml").read_text().replace('version = "0.1.0"', 'version = "0.9.9"')
     edit = edit.replace('"agentix==0.1.0", ', "")
