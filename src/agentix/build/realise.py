@@ -11,6 +11,7 @@ from agentix.build.built import BuiltBundle
 from agentix.build.expressions import expressions
 from agentix.build.fetch import fetch, needs
 from agentix.build.lock import current_lock
+from agentix.build.lock.inputs import DECIDING
 from agentix.build.plan import make_plan
 from agentix.build.project import workspace_root
 from agentix.build.record import Inputs, remember
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from agentix.bundle import WrittenBundle
     from agentix.nix import Nix
     from agentix.progress import Progress
-
-# Outside of the sources these decide whether a lock is current.
-_DECIDING = ("pyproject.toml", "setup.py", "setup.cfg", "uv.toml", "uv.lock")
 
 
 def realise(request: Request, offline: bool, check: bool, progress: Progress) -> BuiltBundle:
@@ -95,7 +93,7 @@ def _tell_unseen(plan: Plan, progress: Progress) -> None:
 def _inputs(plan: Plan) -> Inputs:
     roots = [source.root for source in plan.sources.values()]
     spaces = {workspace_root(plan.lock.parent)}
-    deciding = {folder / name for folder in {*roots, *spaces} for name in _DECIDING}
+    deciding = {folder / name for folder in {*roots, *spaces} for name in DECIDING}
     return Inputs(
         trees=tuple((str(root), tuple(str(o) for o in roots if o != root)) for root in roots),
         files=(str(plan.lock), *sorted(map(str, deciding))),

@@ -8,7 +8,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from agentix.build.lock.runtime import runtime_folder, runtime_requirement
-from agentix.build.project import read_project, read_tree, workspace_root
+from agentix.build.project import PYPROJECT, read_project, read_tree, workspace_root
 from agentix.build.toolchain import toolchains, toolchains_folder
 from agentix.errors import ProjectError
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from agentix.build.lock.file import Lock
 
 UV_LOCK = "uv.lock"
+_OF_A_PROJECT = (PYPROJECT, "setup.py", "setup.cfg")
+_OF_UV = (UV_LOCK, "uv.toml")
+DECIDING = (*_OF_A_PROJECT, *_OF_UV)  # all that decide whether a lock is current
 _RELEVANT = ("name", "version", "dynamic", "requires-python", "dependencies")
 _MAY_BE_ASKED_FOR = "optional-dependencies"
 
@@ -54,7 +57,7 @@ def digest(root: Path, paths: Iterable[str], toolchain: str) -> str:
         "runtime": os.path.relpath(folder, root) if folder else runtime_requirement(project),
         "projects": {path: _project(root / path) for path in sorted(set(paths))},
         "workspace": read_tree(workspace).uv or None if workspace != root else None,
-        "uv": {name: _sha256(workspace / name) for name in (UV_LOCK, "uv.toml")},
+        "uv": {name: _sha256(workspace / name) for name in _OF_UV},
     }
     text = json.dumps(seen, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -75,8 +78,7 @@ def _project(folder: Path) -> dict[str, Any]:
     }
     if {"version", "dependencies", _MAY_BE_ASKED_FOR}.isdisjoint(project.dynamic):
         return relevant
-    files = ("pyproject.toml", "setup.py", "setup.cfg")
-    return relevant | {name: _sha256(folder / name) for name in files}
+    return relevant | {name: _sha256(folder / name) for name in _OF_A_PROJECT}
 
 
 def _sha256(file: Path) -> str | None:
