@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,6 +13,9 @@ from agentix import nix
 from agentix.bundle.nar import Nar, OutOfOrder, nar_hash
 from agentix.errors import BundleError
 from bundle.handmade import Link, Program, nar, plant
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ODD = {
     "empty folder": {},
