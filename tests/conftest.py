@@ -17,11 +17,18 @@ import pytest
 @functools.cache
 def missing(marker: str) -> str | None:
     """Say why this machine cannot run tests marked *marker*, or None when it can."""
-    return {"nix": _nix, "bubblewrap": _bubblewrap, "docker": _docker}[marker]()
+    return MARKERS[marker]()
 
 
 def _nix() -> str | None:
     return None if shutil.which("nix-build") else "Nix is not installed (make setup installs it)"
+
+
+def _machine_store() -> str | None:
+    from agentix import nix
+
+    here = nix.find()
+    return f"this user's store is their own, in {here.root}" if here.private else None
 
 
 def _bubblewrap() -> str | None:
@@ -57,6 +64,14 @@ def _no_engine() -> str | None:
     return None
 
 
+MARKERS = {
+    "nix": _nix,
+    "machine_store": _machine_store,
+    "bubblewrap": _bubblewrap,
+    "docker": _docker,
+}
+
+
 def pytest_configure() -> None:
     """Let programs that tests start be interrupted, also where the tests run in the background.
 
@@ -83,6 +98,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for marker in ("nix", "bubblewrap", "docker"):
+    for marker in MARKERS:
         if item.get_closest_marker(marker) and (reason := missing(marker)):
             pytest.skip(reason)

@@ -83,6 +83,7 @@ def expression(tmp_path: Path, busybox: str) -> Callable[..., Path]:
 
 
 @pytest.mark.nix
+@pytest.mark.machine_store
 @pytest.mark.parametrize("recursive", [False, True])
 @pytest.mark.parametrize(
     "name", ["a", "busybox", "jq_1.6-2.1+deb12u2_amd64.deb", "x?y=z.whl", "A" * 200]
@@ -104,6 +105,7 @@ def test_a_store_name_has_only_what_nix_admits() -> None:
 
 
 @pytest.mark.nix
+@pytest.mark.machine_store
 def test_a_file_is_added_where_it_was_computed_to_be(tmp_path: Path) -> None:
     files = [tmp_path / f"file-{number}" for number in range(3)]
     for file in files:
@@ -133,6 +135,7 @@ def test_a_path_on_disk_that_nix_does_not_know_is_invalid(tmp_path: Path) -> Non
 
 
 @pytest.mark.nix
+@pytest.mark.machine_store
 def test_a_closure_is_everything_referred_to_with_hash_and_size(
     expression: Callable[..., Path], busybox: str
 ) -> None:
@@ -295,6 +298,7 @@ def test_a_store_that_bundles_cannot_come_from_is_refused(
 
 
 @pytest.mark.nix
+@pytest.mark.machine_store
 @pytest.mark.parametrize("home", [None, "", "/nonexistent", "/proc"])
 def test_no_home_is_needed(
     monkeypatch: pytest.MonkeyPatch, expression: Callable[..., Path], home: str | None
@@ -322,6 +326,7 @@ def test_a_substituter_is_never_asked(
 
 
 @pytest.mark.nix
+@pytest.mark.machine_store
 @pytest.mark.parametrize(
     "refusal",
     [
