@@ -3,6 +3,7 @@
 # `tests`) what only tests need. Says what it does, does only what is missing, and can be run again.
 set -eu
 cd "$(dirname "$0")/.."
+PATH=$PATH:/usr/sbin:/sbin # where Debian's users do not look
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
@@ -56,9 +57,9 @@ environment() {
 # What only tests need: the root of another Debian, and Docker. A machine that forbids one of them
 # skips the tests that need it, visibly.
 tests() {
-    if ! command -v debootstrap >/dev/null; then
-        (install debootstrap) || say "debootstrap: cannot be installed; its test is skipped"
-    fi
+    # Only root can make another Debian's root.
+    [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || (install debootstrap) ||
+        say "debootstrap: cannot be installed; its test is skipped"
     docker_engine
 }
 
