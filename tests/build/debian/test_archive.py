@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import resource
 import shutil
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -15,7 +16,7 @@ import pytest
 from agentix.build.debian import archive, signature
 from agentix.build.debian.archive import Archive, find_mirror
 from agentix.build.debian.packages import closure
-from agentix.errors import LockError
+from agentix.errors import FetchError, LockError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -210,6 +211,27 @@ async def test_a_mirror_without_the_suite_and_no_mirror_at_all_are_one_line(
     assert "check the network, or set AGENTIX_DEBIAN_MIRROR" in message
 
 
+async def test_a_cache_that_cannot_be_written_is_one_line(mirror: Mirror, cache: Path) -> None:
+    reader = Archive(mirror.address, cache, KEYRING)
+    cache.rmdir()
+    with pytest.raises(FetchError, match=f"cannot write the cache {cache}: No such file"):
+        await packages(reader)
+
+
+async def test_an_index_that_the_disk_has_no_room_for_is_one_line_and_leaves_nothing(
+    mirror: Mirror, cache: Path
+) -> None:
+    room = max(file.stat().st_size for file in SAMPLE.rglob("InRelease")) + 1
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, limits[1]))
+    try:
+        with pytest.raises(FetchError, match=f"cannot write the cache {cache}: File too large"):
+            await packages(Archive(mirror.address, cache, KEYRING))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert listed(cache) == ["sample-InRelease"]
+
+
 async def test_a_missing_keyring_says_what_to_install(mirror: Mirror, cache: Path) -> None:
     message = await refused(Archive(mirror.address, cache, cache / "none.gpg"))
     assert "install debian-archive-keyring" in message
@@ -226,6 +248,17 @@ async def test_without_apt_and_without_a_setting_it_says_what_to_set(
     monkeypatch.delenv("AGENTIX_DEBIAN_MIRROR", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(LockError, match="set AGENTIX_DEBIAN_MIRROR"):
+        await find_mirror()
+
+
+async def test_what_apt_complains_of_is_said(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("AGENTIX_DEBIAN_MIRROR", raising=False)
+    (tmp_path / "apt-get").write_text("#!/bin/sh\necho E: bad line in sources >&2; exit 100\n")
+    (tmp_path / "apt-get").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(LockError, match="bad line in sources; set AGENTIX_DEBIAN_MIRROR"):
         await find_mirror()
 
 

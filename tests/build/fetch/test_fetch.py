@@ -232,3 +232,11 @@ def test_a_cache_that_cannot_be_is_named(server: Server, tmp_path: Path) -> None
     (tmp_path / "cache").write_text("in the way")
     with pytest.raises(FetchError, match=r"cache.*AGENTIX_CACHE_DIR"):
         bring(file)
+
+
+def test_a_cache_of_somebody_else_is_one_line(server: Server, tmp_path: Path) -> None:
+    folder = tmp_path / "cache/downloads"
+    folder.mkdir(parents=True)
+    (folder / ".lock").symlink_to("/nonexistent")  # which is not followed
+    with pytest.raises(FetchError, match=f"cannot write the cache {folder}: "):
+        bring(package(server, content()))

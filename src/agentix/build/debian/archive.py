@@ -26,7 +26,7 @@ from agentix.build.debian.index import INDEX_FORMAT, SuiteIndex, write_index
 from agentix.build.session import open_session
 from agentix.build.ungrouped import ungrouped
 from agentix.errors import LockError
-from agentix.folders import cache_folder
+from agentix.folders import cache_folder, writing
 from agentix.progress import SILENT, Progress
 from agentix.replacing import replacing
 
@@ -49,6 +49,11 @@ async def find_mirror() -> str:
     with contextlib.suppress(FileNotFoundError):
         words = ["apt-get", "indextargets", "--format", "$(LABEL)|$(RELEASE)|$(REPO_URI)"]
         asked = await Command(words, raises=LockError, timeout=_PATIENCE).run_aside()
+        if asked.status != 0:
+            raise LockError(
+                f"apt-get cannot tell the Debian archive of this machine: {asked.reason}; "
+                f"set {MIRROR_VARIABLE} to the address of a mirror"
+            )
         if mirror := _main_mirror(asked.output.decode(errors="replace")):
             return mirror
     raise LockError(
@@ -91,7 +96,7 @@ class Archive:
             async with open_session(len(architectures)) as session:
                 release = await self._release(session, suite)
                 sums = _checksums(release)
-                with ungrouped(LockError):
+                with ungrouped():
                     async with asyncio.TaskGroup() as group:
                         tasks = [
                             group.create_task(self._index(session, suite, architecture, sums))
@@ -132,7 +137,7 @@ class Archive:
         before = kept.read_bytes() if kept.exists() else b""
         if before != signed:
             self._refuse_replay(release, before, suite)
-            with replacing(kept) as draft:
+            with writing(self._cache), replacing(kept) as draft:
                 draft.write_bytes(signed)
         return release
 
@@ -181,7 +186,8 @@ class Archive:
                 f"{self.mirror}'s {suite} index for {architecture} is not what Debian signed; "
                 "try again, or another mirror"
             )
-        await asyncio.to_thread(write_index, data, file)
+        with writing(self._cache):
+            await asyncio.to_thread(write_index, data, file)
         for old in self._cache.glob(f"{prefix}*.sqlite"):
             if old != file:
                 old.unlink(missing_ok=True)

@@ -62,13 +62,8 @@ def write_index(compressed: bytes, file: Path) -> None:
         for clause in package.provides.split(",")
         if clause.strip()
     ]
-    with (
-        replacing(file) as draft,
-        contextlib.closing(sqlite3.connect(draft)) as database,
-        database,
-    ):
+    with contextlib.closing(sqlite3.connect(":memory:")) as database:
         database.executescript(
-            "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
             "CREATE TABLE package (name TEXT PRIMARY KEY, version TEXT, depends TEXT,"
             " provides TEXT, pool TEXT, sha256 TEXT, size INTEGER) WITHOUT ROWID;"
             "CREATE TABLE provides (name TEXT, provider TEXT);"
@@ -80,6 +75,9 @@ def write_index(compressed: bytes, file: Path) -> None:
         )
         database.executemany("INSERT INTO package VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
         database.executemany("INSERT INTO provides VALUES (?, ?)", provides)
+        database.commit()
+        with replacing(file) as draft:
+            draft.write_bytes(database.serialize())
 
 
 def _stanzas(text: str) -> Iterator[Package]:

@@ -100,7 +100,8 @@ async def _ask_uv(
     except LockError as error:
         raise FetchError(
             f"uv cannot say where {wheels[0].package} {wheels[0].version} "
-            f"{f'and {len(pins) - 1} more are' if len(pins) > 1 else 'is'}: {error}"
+            f"{f'and {len(pins) - 1} more are' if len(pins) > 1 else 'is'}: {error}; "
+            "check the network and uv's index settings"
         ) from error
     packages: list[dict[str, Any]] = tomllib.loads(output).get("packages", [])
     return packages

@@ -16,7 +16,7 @@ from agentix import nix
 from agentix.build.fetch.programs import extract
 from agentix.bundle.staging import acquire
 from agentix.errors import FetchError
-from agentix.folders import cache_folder
+from agentix.folders import cache_folder, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -84,7 +84,8 @@ class Arrivals:
 def arrivals() -> Iterator[Arrivals]:
     """Let one fetch work at a time; the next finds done what the first has brought."""
     folder = cache_folder("downloads")
-    lock = acquire(folder / ".lock", _WAIT_FOR_OTHERS)
+    with writing(folder):
+        lock = acquire(folder / ".lock", _WAIT_FOR_OTHERS)
     if lock is None:
         raise FetchError(
             f"another agentix has been fetching for {_WAIT_FOR_OTHERS / 60:.0f} minutes; "

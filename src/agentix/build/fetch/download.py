@@ -18,6 +18,7 @@ import aiohttp
 from yarl import URL
 
 from agentix.errors import FetchError
+from agentix.folders import what_to_do
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -88,7 +89,8 @@ async def download(
         ) from None
     except OSError as error:
         raise FetchError(
-            f"cannot fetch {wanted.file}: cannot write {partial}: {error.strerror or error}"
+            f"cannot fetch {wanted.file}: cannot write {partial}: {error.strerror or error}; "
+            f"{what_to_do(error)}"
         ) from error
 
 

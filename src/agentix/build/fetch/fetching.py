@@ -150,7 +150,7 @@ async def _download(
     with progress.step("fetch", total=total, unit="bytes") as step:
         async with open_session(_AT_ONCE) as session:
             turns = asyncio.Semaphore(_AT_ONCE)
-            with ungrouped(FetchError):
+            with ungrouped():
                 async with asyncio.TaskGroup() as group:
                     for file, address in addresses.items():
                         place = waiting.place(file)

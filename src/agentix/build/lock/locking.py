@@ -65,7 +65,7 @@ def lock_project(
     refuse_what_is_there(project.settings.system, toolchain)
     names = frozenset(map(canonicalize_name, () if isinstance(upgrade, bool) else upgrade))
     locking = _Locking(project, Resolver(root, toolchain, names), previous, progress)
-    with ungrouped(LockError):
+    with ungrouped():
         return asyncio.run(locking.run())
 
 
