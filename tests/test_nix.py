@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -16,7 +17,7 @@ import textwrap
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 from patience import eventually
@@ -307,6 +308,29 @@ def test_no_home_is_needed(
         monkeypatch.delenv("HOME")
     else:
         monkeypatch.setenv("HOME", home)
+    assert nix.build(expression("echo built > $out")).read_text() == "built\n"
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(_: int) -> NoReturn:
+        raise KeyError
+
+    for name in ("NIX_REMOTE", "XDG_DATA_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path).endswith(("-store", "-build")))
+    with pytest.raises(NixError, match="no home; set NIX_REMOTE"):
+        nix.find()
+
+
+@pytest.mark.nix
+@pytest.mark.machine_store
+def test_a_folder_for_temporary_files_that_cannot_be_used_is_not(
+    monkeypatch: pytest.MonkeyPatch, expression: Callable[..., Path]
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/nonexistent")
+    monkeypatch.setattr("tempfile.tempdir", None)  # what Python has found before
     assert nix.build(expression("echo built > $out")).read_text() == "built\n"
 
 

@@ -54,6 +54,15 @@ async def test_output_errors_and_status_are_told_however_long() -> None:
         assert found.reason == "b \\x1b[1m"
 
 
+def test_a_program_gets_a_folder_for_temporary_files_that_can_be_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/nonexistent")
+    monkeypatch.setattr("tempfile.tempdir", None)  # what Python has found before
+    command = Command(["/bin/sh", "-c", 'cd "$TMPDIR"'], raises=LockError, timeout=60)
+    assert command.run().status == 0
+
+
 async def test_what_takes_too_long_ends_with_all_that_it_started_and_its_last_words(
     tmp_path: Path,
 ) -> None:

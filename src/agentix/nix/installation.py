@@ -59,6 +59,7 @@ class Nix:
             environment["NIX_REMOTE"] = str(self.root)
         if not os.access(environment.get("HOME") or "/nonexistent", os.W_OK | os.X_OK):
             environment["HOME"] = tempfile.gettempdir()
+        environment["TMPDIR"] = tempfile.gettempdir()  # Nix takes one that cannot be used
         environment.setdefault("USER", f"user-{os.geteuid()}")  # for one whom passwd does not know
         return environment
 
@@ -106,7 +107,12 @@ def _store() -> tuple[Path, bool]:
     if os.access(_SOCKET, os.W_OK):  # Debian's daemon works for the group nix-users only
         return Path("/"), True
     # Neither ours to write nor kept for us by a daemon: one among the user's files.
-    data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local/share")
+    try:
+        data = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local/share")
+    except RuntimeError as error:  # no HOME, and no such user
+        raise NixError(
+            "there is no Nix store, since this user has no home; set NIX_REMOTE to a folder for one"
+        ) from error
     return Path(data) / "nix/root", False
 
 
