@@ -80,6 +80,17 @@ def test_outputs_are_left_out_at_the_root_only(kind: str, request: pytest.Fixtur
     assert source_files(root) == sorted(expected)
 
 
+@pytest.mark.parametrize("kind", ["repository", "plain"])
+def test_bundles_are_left_out_wherever_they_were_written_and_while_they_are(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    root = request.getfixturevalue(kind)
+    before = source_files(root)
+    put(root, "out/app-1-linux-arm64.bundle.tar", "out/.app-1-linux-amd64.bundle.tar.part")
+    put(root, ".bundle.lock.0123456789abcdef.part")
+    assert source_files(root) == before
+
+
 def test_a_package_called_build_that_git_tracks_is_kept(repository: Path) -> None:
     put(repository, "build/__init__.py")
     git(repository, "add", "build")

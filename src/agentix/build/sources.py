@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from agentix.build.command import Command
 from agentix.errors import ProjectError
+from agentix.replacing import is_draft
 from agentix.text import plain
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _TIMEOUT = 300.0  # seconds for git, however slow the disk
 # What nobody commits, unless git tracks it: then it belongs like everything else.
 NEVER = frozenset({".git", "__pycache__", ".venv"})  # at any depth
 OUTPUTS = frozenset({"build", "dist", "result"})  # at the root only: a package may be called build
+BUNDLE = ".bundle.tar"  # at any depth, wherever `agentix build` was told to write
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,13 +137,15 @@ def _walk(root: Path) -> Iterator[str]:
             elif (Path(folder) / name).is_symlink():
                 yield (below / name).as_posix()
         for name in files:
-            if not (at_root and _is_output(name)) and name not in NEVER:
-                yield (below / name).as_posix()
+            if not _is_residue(path := (below / name).as_posix()):
+                yield path
 
 
 def _is_residue(name: str) -> bool:
     """Say whether the path *name*, which git does not track, is what nobody would commit."""
-    return _is_output(name) or not NEVER.isdisjoint(name.split("/"))
+    *_, last = parts = name.split("/")
+    made = last.endswith(BUNDLE) or is_draft(last)
+    return made or _is_output(name) or not NEVER.isdisjoint(parts)
 
 
 def _is_output(name: str) -> bool:
