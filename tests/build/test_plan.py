@@ -21,12 +21,14 @@ from agentix.build.toolchain import seeds, toolchains
 from agentix.errors import LockError, ProjectError
 
 ONE, TWO = "one-1.0-py3-none-any.whl", "two-2.0-py3-none-any.whl"
-BACKEND, DEB = "hatchling-1.27.0-py3-none-any.whl", "jq_1.6_amd64.deb"
+BACKEND = "hatchling-1.27.0-py3-none-any.whl"
+DEB, OTHER_DEB = "jq_1.6_amd64.deb", "jq_1.6_arm64.deb"
 
 
 def artifact(file: str, number: int, pool: str | None = None) -> Artifact:
     sha256 = f"{number:064x}"
-    return Artifact(file=file, package="p", version="1", sha256=sha256, size=number, pool=pool)
+    package = "jq" if pool else "p"
+    return Artifact(file=file, package=package, version="1", sha256=sha256, size=number, pool=pool)
 
 
 def lock(**changes: object) -> Lock:
@@ -44,15 +46,17 @@ def lock(**changes: object) -> Lock:
                 backend={"linux/amd64": (BACKEND,), "linux/arm64": (BACKEND,)},
             ),
         ),
+        "system": ("jq",),
         "platforms": {
             "linux/amd64": Target(wheels=(ONE,), system=(DEB,)),
-            "linux/arm64": Target(wheels=(TWO,)),
+            "linux/arm64": Target(wheels=(TWO,), system=(OTHER_DEB,)),
         },
         "artifacts": {
             ONE: artifact(ONE, 1),
             TWO: artifact(TWO, 2),
             BACKEND: artifact(BACKEND, 3),
             DEB: artifact(DEB, 4, "pool/jq"),
+            OTHER_DEB: artifact(OTHER_DEB, 5, "pool/jq"),
         },
     }
     return Lock(**(fields | changes))  # type: ignore[arg-type]
@@ -94,7 +98,7 @@ def test_what_cannot_be_built_says_why() -> None:
     with pytest.raises(LockError, match=r"toolchain 'debian-99'.*has debian-12, debian-13"):
         needs(lock(toolchain="debian-99"), "linux/amd64", "linux/amd64")
     stuck = LockedProject(
-        name="hello", version="1", path=".", backend={}, missing={"linux/amd64": "no cython"}
+        name="hello", version="1.0", path=".", backend={}, missing={"linux/amd64": "no cython"}
     )
     with pytest.raises(LockError, match="hello cannot be built on linux/amd64: no cython"):
         needs(lock(projects=(stuck,)), "linux/amd64", "linux/amd64")

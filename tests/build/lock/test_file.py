@@ -102,6 +102,13 @@ def _put(path: str, value: object) -> Callable[[dict[str, Any]], None]:
     return change
 
 
+def _rename(old: str, new: str) -> Callable[[dict[str, Any]], None]:
+    def change(data: dict[str, Any]) -> None:
+        data.update(json.loads(json.dumps(data).replace(old, new)))
+
+    return change
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -130,6 +137,17 @@ def _put(path: str, value: object) -> Callable[[dict[str, Any]], None]:
         (_put(f"artifacts|{DEB}|pool", "../../etc/passwd"), "below the archive"),
         (_put(f"artifacts|{DEB}|file", WHEEL), f"{DEB!r} is the key of {WHEEL!r}"),
         (_put("system", ["jq; rm -rf /"]), "system"),
+        (_put("version", "0.2.0"), "version: it is that of the project, 0.1.0"),
+        (_put("system", ["ripgrep"]), "not what system declares"),
+        (_put("system", []), "not what system declares"),
+        (_put("platforms|linux/amd64|system", []), "not what system declares"),
+        (_put("platforms|linux/amd64|wheels", [WHEEL, WHEEL]), "comes twice"),
+        (_put("platforms|linux/amd64|wheels", [DEB]), "of the wrong kind"),
+        (_put("platforms|linux/amd64|system", [WHEEL]), "of the wrong kind"),
+        (_put("projects|0|backend|linux/amd64", [BACKEND, BACKEND]), "comes twice"),
+        (_put("projects|0|backend|linux/amd64", [DEB]), "of the wrong kind"),
+        (_put("platforms|linux/arm64|system", [DEB]), "for another platform"),
+        (_rename(WHEEL, "x-1-cp311-cp311-manylinux2014_aarch64.whl"), "for another platform"),
     ],
 )
 def test_a_lock_that_is_not_what_it_should_be_is_refused_in_one_line_naming_the_key(

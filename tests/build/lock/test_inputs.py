@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -102,6 +102,27 @@ def test_what_the_resolution_depends_on_makes_it_stale(
     lock = lock_of(app)
     edit(app.parent / file / "pyproject.toml", old, new)
     assert not is_current(lock, app)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"name": "other"},
+        {"python": "3.13"},
+        {"projects": {0: {"name": "other"}}},
+        {"projects": {1: {"name": "other"}}},
+        {"projects": {1: {"version": "3"}}},
+    ],
+)
+def test_a_lock_that_does_not_say_what_its_projects_say_is_stale(
+    app: Path, change: dict[str, Any]
+) -> None:
+    lock = lock_of(app)
+    projects = [
+        project.model_copy(update=change.get("projects", {}).get(number, {}))
+        for number, project in enumerate(lock.projects)
+    ]
+    assert not is_current(lock.model_copy(update=change | {"projects": projects}), app)
 
 
 @pytest.mark.parametrize(

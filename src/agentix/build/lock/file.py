@@ -19,7 +19,7 @@ from agentix.build.sources import LOCK_FILE as LOCK_FILE
 from agentix.build.toolchain import DebianName, PythonMinor, ToolchainName
 from agentix.errors import LockError
 from agentix.nix.paths import store_name
-from agentix.platforms import PlatformName
+from agentix.platforms import PLATFORMS, PlatformName
 from agentix.replacing import replacing
 from agentix.validation import Strict, first_fault
 
@@ -41,6 +41,16 @@ def _named(artifacts: object) -> object:
         file: {"file": file} | value if isinstance(value, dict) else value
         for file, value in artifacts.items()
     }
+
+
+def _is_foreign(file: str, platform: PlatformName) -> bool:
+    """Say whether a wheel or Debian package is, by its name, for other platforms only."""
+    if file.endswith(".deb"):
+        tags = [file.removesuffix(".deb").rpartition("_")[2]]
+    else:
+        tags = file.removesuffix(".whl").rpartition("-")[2].split(".")
+    others = [p for name, p in PLATFORMS.items() if name != platform]
+    return all(any(tag.endswith((p.machine, p.debian)) for p in others) for tag in tags)
 
 
 DistributionName = Annotated[str, AfterValidator(_normalised_name)]
@@ -93,9 +103,18 @@ class Lock(Strict):
             raise ValueError("projects: two have the same name")
         if self.projects[0].path != ".":
             raise ValueError("projects: the first must be the project itself, at '.'")
-        for where, file in self._uses():
-            if file not in self.artifacts:
-                raise ValueError(f"{where}: {file!r} is not among the artifacts")
+        if self.projects[0].version != self.version:
+            raise ValueError(f"version: it is that of the project, {self.projects[0].version}")
+        for where, platform, files in self._uses():
+            for file in files:
+                self._check_use(where, platform, file)
+            if len(set(files)) != len(files):
+                raise ValueError(f"{where}: one file comes twice")
+        for platform, target in self.platforms.items():
+            there = {self.artifacts[file].package for file in target.system}
+            declared = set(self.system) if not target.missing else set()
+            if not declared <= there or (there and not self.system):
+                raise ValueError(f"platforms.{platform}.system: it is not what system declares")
         for file, artifact in self.artifacts.items():
             if artifact.file != file:
                 raise ValueError(f"artifacts: {file!r} is the key of {artifact.file!r}")
@@ -104,14 +123,22 @@ class Lock(Strict):
             raise ValueError("artifacts: two have the same name in the Nix store")
         return self
 
-    def _uses(self) -> Iterator[tuple[str, str]]:
+    def _uses(self) -> Iterator[tuple[str, PlatformName, tuple[str, ...]]]:
         for project in self.projects:
             for platform, files in project.backend.items():
-                for file in files:
-                    yield f"projects.{project.name}.backend.{platform}", file
+                yield f"projects.{project.name}.backend.{platform}", platform, files
         for platform, target in self.platforms.items():
-            for file in (*target.wheels, *target.system):
-                yield f"platforms.{platform}", file
+            yield f"platforms.{platform}.wheels", platform, target.wheels
+            yield f"platforms.{platform}.system", platform, target.system
+
+    def _check_use(self, where: str, platform: PlatformName, file: str) -> None:
+        artifact = self.artifacts.get(file)
+        if artifact is None:
+            raise ValueError(f"{where}: {file!r} is not among the artifacts")
+        if (artifact.pool is None) == where.endswith(".system"):
+            raise ValueError(f"{where}: {file!r} is of the wrong kind, a wheel or a Debian package")
+        if _is_foreign(file, platform):
+            raise ValueError(f"{where}: {file!r} is for another platform")
 
     def dumps(self) -> str:
         """Return the text of the lock file: equal locks give equal bytes."""

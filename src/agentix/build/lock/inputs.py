@@ -7,6 +7,8 @@ import json
 import os
 from typing import TYPE_CHECKING, Any
 
+from packaging.utils import canonicalize_name
+
 from agentix.build.lock.runtime import runtime_folder, runtime_requirement
 from agentix.build.project import PYPROJECT, read_project, read_tree, workspace_root
 from agentix.build.toolchain import toolchains, toolchains_folder
@@ -34,9 +36,16 @@ def is_current(lock: Lock, root: Path, *, python: str | None = None) -> bool:
     """
     project = read_project(root)
     asked = python or project.settings.python
-    if lock.toolchain not in toolchains() or asked not in {None, lock.python}:
+    toolchain = toolchains().get(lock.toolchain)
+    if toolchain is None or toolchain.python != lock.python or asked not in {None, lock.python}:
+        return False
+    if lock.name != canonicalize_name(project.settings.name or project.name or ""):
         return False
     try:
+        for locked in lock.projects:
+            tree = read_tree(root / locked.path)
+            if tree.name not in {None, locked.name} or tree.version not in {None, locked.version}:
+                return False
         return lock.inputs == digest(root, (p.path for p in lock.projects), lock.toolchain)
     except ProjectError:
         return False  # a path dependency has moved or changed beyond recognition
