@@ -97,10 +97,15 @@ class Project:
         return uv if isinstance(uv, dict) else {}
 
     def uv_sources(self, package: str) -> list[Mapping[str, Any]]:
-        """Return where *package* comes from, as ``[tool.uv.sources]`` has it."""
-        for name, source in self.uv.get("sources", {}).items():
+        """Return where *package* comes from, as ``[tool.uv.sources]`` has it.
+
+        What is not written as uv wants it is left out: uv says so when it is asked.
+        """
+        sources = self.uv.get("sources")
+        for name, source in sources.items() if isinstance(sources, dict) else ():
             if canonicalize_name(name) == canonicalize_name(package):
-                return source if isinstance(source, list) else [source]
+                choices = source if isinstance(source, list) else [source]
+                return [choice for choice in choices if isinstance(choice, dict)]
         return []
 
 
