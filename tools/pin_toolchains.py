@@ -1,4 +1,4 @@
-"""Artifact the toolchains: write ``nix/toolchains/*.json`` from what Debian has signed today.
+"""Pin the toolchains: write ``nix/toolchains/*.json`` from what Debian has signed today.
 
 A maintainer runs this (``make pins``) on a Debian machine, reads the diff and commits it. Every
 index is verified with Debian's archive keyring, every file against the index, and before a
