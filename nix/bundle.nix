@@ -11,6 +11,7 @@
   python,
   step,
   toolchain,
+  ...
 }:
 {
   environment,

@@ -41,50 +41,30 @@ let
     inherit system;
     python = interpreter;
   };
-  inherit (seeds platform) busybox;
-  inherit (pin) python;
-in
-{
-  inherit busybox toolchain;
-  wheel = import ./wheel.nix {
-    inherit
-      loader
-      patchelf
-      python
-      step
-      toolchain
-      ;
-    inherit (helpers) installer;
-  };
-  project = import ./project.nix {
-    inherit native platform step;
-    hooks = helpers.pyproject-hooks;
-  };
-  environment = import ./environment.nix {
-    inherit
-      busybox
-      python
-      step
-      toolchain
-      ;
-  };
-  tools = import ./tools.nix {
+  target = {
     inherit
       loader
       multiarch
       patchelf
-      step
-      toolchain
-      ;
-    inherit (seeds host) busybox;
-  };
-  bundle = import ./bundle.nix {
-    inherit
-      busybox
       platform
-      python
       step
       toolchain
       ;
+    inherit (pin) python;
+    inherit (seeds platform) busybox;
   };
+in
+{
+  inherit (target) busybox toolchain;
+  wheel = import ./wheel.nix (target // { inherit (helpers) installer; });
+  project = import ./project.nix (
+    target
+    // {
+      inherit native;
+      hooks = helpers.pyproject-hooks;
+    }
+  );
+  environment = import ./environment.nix target;
+  tools = import ./tools.nix (target // { inherit (seeds host) busybox; });
+  bundle = import ./bundle.nix target;
 }

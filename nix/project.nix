@@ -11,6 +11,7 @@
   native,
   platform,
   step,
+  ...
 }:
 let
   storeName = import ./store-name.nix;

@@ -1,22 +1,14 @@
 /*
   A derivation that hands one value to one script of builders/, run by the toolchain's Python.
 
-  The first of `scripts` runs; the others are modules that it imports. Only those files are
-  inputs, so that a change in one script rebuilds no more than it must.
+  The first of `scripts` runs; the others are modules that it imports.
 
   Type: { system, python : Derivation } -> { name, scripts, config, ... } -> Derivation
   Example: step { name = "hello"; scripts = [ "bundle.py" "step.py" ]; config = { … }; }
 */
 { system, python }:
 let
-  inherit (builtins)
-    baseNameOf
-    elem
-    filter
-    head
-    path
-    toJSON
-    ;
+  inherit (builtins) head toJSON;
 in
 {
   name,
@@ -24,13 +16,6 @@ in
   config,
   allowedReferences,
 }:
-let
-  builders = path {
-    name = "builders";
-    path = ./builders;
-    filter = file: _: elem (baseNameOf file) scripts;
-  };
-in
 derivation {
   inherit name system allowedReferences;
   builder = "${python}/bin/python3";
@@ -38,7 +23,7 @@ derivation {
     "-s"
     "-S"
     "-B"
-    "${builders}/${head scripts}"
+    "${import ./scripts.nix scripts}/${head scripts}"
   ];
   config = toJSON config;
   passAsFile = [ "config" ];

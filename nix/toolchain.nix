@@ -14,26 +14,15 @@
   patchelf,
 }:
 let
-  inherit (builtins)
-    baseNameOf
-    elem
-    filter
-    path
-    toJSON
-    ;
+  inherit (builtins) map toJSON;
   platforms = import ./platforms.nix;
-  scripts = [
+  builders = import ./scripts.nix [
     "bytecode.py"
     "elf.py"
     "step.py"
     "toolchain.py"
     "toolchain.sh"
   ];
-  builders = path {
-    name = "builders";
-    path = ./builders;
-    filter = file: _: elem (baseNameOf file) scripts;
-  };
 in
 {
   pin,

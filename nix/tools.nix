@@ -12,6 +12,7 @@
   patchelf,
   step,
   toolchain,
+  ...
 }:
 { declared, packages }:
 step {

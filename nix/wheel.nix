@@ -15,6 +15,7 @@
   python,
   step,
   toolchain,
+  ...
 }:
 let
   storeName = import ./store-name.nix;

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import inspect
 import shutil
+import signal
 import subprocess
+import warnings
 
 import pytest
 
@@ -14,11 +17,18 @@ import pytest
 @functools.cache
 def missing(marker: str) -> str | None:
     """Say why this machine cannot run tests marked *marker*, or None when it can."""
-    return {"nix": _nix, "bubblewrap": _bubblewrap, "docker": _docker}[marker]()
+    return MARKERS[marker]()
 
 
 def _nix() -> str | None:
     return None if shutil.which("nix-build") else "Nix is not installed (make setup installs it)"
+
+
+def _machine_store() -> str | None:
+    from agentix import nix
+
+    here = nix.find()
+    return f"this user's store is their own, in {here.root}" if here.private else None
 
 
 def _bubblewrap() -> str | None:
@@ -32,6 +42,15 @@ def _bubblewrap() -> str | None:
 
 
 def _docker() -> str | None:
+    with warnings.catch_warnings():
+        # docker leaves the socket open on which nobody answered.
+        warnings.simplefilter("ignore", ResourceWarning)
+        reason = _no_engine()
+        gc.collect()
+    return reason
+
+
+def _no_engine() -> str | None:
     import docker
 
     try:
@@ -41,8 +60,25 @@ def _docker() -> str | None:
         finally:
             client.close()
     except docker.errors.DockerException as error:
-        return f"no Docker engine answers ({error}); tools/setup.sh tests starts one"
+        return f"no Docker engine answers ({error}); tools/setup.sh tests starts it or says why not"
     return None
+
+
+MARKERS = {
+    "nix": _nix,
+    "machine_store": _machine_store,
+    "bubblewrap": _bubblewrap,
+    "docker": _docker,
+}
+
+
+def pytest_configure() -> None:
+    """Let programs that tests start be interrupted, also where the tests run in the background.
+
+    A shell starts what it puts there with SIGINT ignored, which everything below it inherits.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -62,6 +98,6 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    for marker in ("nix", "bubblewrap", "docker"):
+    for marker in MARKERS:
         if item.get_closest_marker(marker) and (reason := missing(marker)):
             pytest.skip(reason)

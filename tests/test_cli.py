@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -77,6 +78,34 @@ def test_an_unexpected_failure_is_one_line_too(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert done.stderr.startswith("agentix: unexpected ZeroDivisionError: no")
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_what_the_system_refuses_is_not_called_unexpected(tmp_path: Path) -> None:
+    code = (
+        "import sys, agentix.build.build as b\n"
+        "def refused(*a, **k): open('/nonexistent/file')\n"
+        "b.build_bundle = refused\n"
+        f"sys.argv = ['agentix', 'build', {str(tmp_path)!r}]\n"
+        "from agentix.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == (
+        "agentix: /nonexistent/file: No such file or directory; --verbose shows what needed it\n"
+    )
+
+
+def test_an_interrupt_while_the_command_loads_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "typer.py").write_text("raise KeyboardInterrupt\n")
+    code = "from agentix.cli import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "agentix: interrupted\n")
 
 
 def test_a_reader_that_leaves_early_makes_no_traceback() -> None:

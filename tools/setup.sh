@@ -3,22 +3,23 @@
 # `tests`) what only tests need. Says what it does, does only what is missing, and can be run again.
 set -eu
 cd "$(dirname "$0")/.."
+PATH=$PATH:/usr/sbin:/sbin # where Debian's users do not look
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 die() { say "$*"; exit 1; }
 
 # Debian packages, as root or through sudo; never a password prompt in the middle of a build.
+sudo='sudo -n'
+[ "$(id -u)" != 0 ] || sudo=
+
 install() {
     command -v apt-get >/dev/null || die "please install: $*  (this is not a Debian system, so apt-get cannot)"
-    if [ "$(id -u)" = 0 ]; then as_root=
-    elif sudo -n true 2>/dev/null; then as_root='sudo -n'
-    else die "please install as root: apt-get install --no-install-recommends $*"
-    fi
+    $sudo true 2>/dev/null || die "please install as root: apt-get install --no-install-recommends $*"
     say "installing $*"
     log=$(mktemp)
     {
-        $as_root apt-get update &&
-            $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
+        $sudo apt-get update &&
+            $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends "$@"
     } >"$log" 2>&1 || { tail -n 20 "$log" >&2; rm -f "$log"; die "apt-get could not install $*"; }
     rm -f "$log"
 }
@@ -56,34 +57,51 @@ environment() {
 # What only tests need: the root of another Debian, and Docker. A machine that forbids one of them
 # skips the tests that need it, visibly.
 tests() {
-    if ! command -v debootstrap >/dev/null; then
-        (install debootstrap) || say "debootstrap: cannot be installed; its test is skipped"
-    fi
+    # Only root can make another Debian's root.
+    [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || (install debootstrap) ||
+        say "debootstrap: cannot be installed; its test is skipped"
     docker_engine
 }
 
 docker_engine() {
-    docker_up 1 && { say "Docker: running"; return; }
-    [ "$(id -u)" = 0 ] || sudo -n true 2>/dev/null || { say "Docker: not running, and starting it needs root; its tests are skipped"; return; }
-    command -v dockerd >/dev/null || (install docker.io) || { say "Docker: cannot be installed; its tests are skipped"; return; }
-    as_root=; [ "$(id -u)" = 0 ] || as_root='sudo -n'
-    mkdir -p .cache
-    if ! $as_root service docker start >/dev/null 2>&1 || ! docker_up 10; then
-        say "Docker: starting dockerd, its log is .cache/dockerd.log"
-        # shellcheck disable=SC2024 # the log is ours, whoever runs the daemon
-        $as_root setsid dockerd >.cache/dockerd.log 2>&1 </dev/null &
-    fi
-    docker_up 30 || { say "Docker: does not start here ($(tail -n 1 .cache/dockerd.log 2>/dev/null)); its tests are skipped"; return; }
+    docker_up || docker_start || return 0
     say "Docker: running"
+    # Debian 13 packs its command line by itself.
+    command -v docker >/dev/null || (install docker-cli) || say "docker: cannot be installed; its test is skipped"
 }
 
 docker_up() {
-    tries=$1
-    until .venv/bin/python -c 'import docker; docker.from_env(timeout=5).ping()' >/dev/null 2>&1; do
+    .venv/bin/python -c 'import docker; docker.from_env(timeout=5).ping()' >/dev/null 2>&1
+}
+
+docker_start() {
+    skipped='its tests are skipped'
+    ! docker_forbidden || return 1
+    $sudo true 2>/dev/null || { say "Docker: not running, and starting it needs root; $skipped"; return 1; }
+    command -v dockerd >/dev/null || (install docker.io) || { say "Docker: cannot be installed; $skipped"; return 1; }
+    log=.cache/dockerd.log
+    say "Docker: starting it, its log is $log"
+    mkdir -p .cache
+    set -- setsid dockerd
+    [ -z "$sudo" ] || set -- "$@" --group "$(id -gn)"
+    [ ! -d /run/systemd/system ] || set -- systemctl start docker
+    # shellcheck disable=SC2024 # the log is ours, whoever runs the daemon
+    $sudo "$@" >"$log" 2>&1 </dev/null &
+    tries=30
+    while [ "$tries" -gt 0 ]; do
+        [ -e "/proc/$!" ] || tries=0 # it has ended: this is the last try
+        ! docker_up || return 0
         tries=$((tries - 1))
-        [ "$tries" -gt 0 ] || return 1
         sleep 1
     done
+    docker_forbidden || say "Docker: does not start here ($(sed -n '/^failed to start/,$p' "$log" | tr -d '\n')); $skipped"
+    return 1
+}
+
+# An engine that runs, and that only its group may use.
+docker_forbidden() {
+    [ -S /var/run/docker.sock ] && [ ! -w /var/run/docker.sock ] || return 1
+    say "Docker: only root and the group docker may use it, and $(id -un) is neither; its tests are skipped"
 }
 
 case "${1:-}" in

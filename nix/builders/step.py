@@ -27,8 +27,8 @@ def fail(sentence: str) -> NoReturn:
 
 
 def warn(sentence: str) -> None:
-    """Say something on the build log that does not end the build."""
-    print(f"warning: {sentence}", file=sys.stderr, flush=True)
+    """Say something that does not end the build; whoever started it is told by this mark."""
+    print(f"agentix warning: {sentence}", file=sys.stderr, flush=True)
 
 
 def toolchain(path: Path) -> dict[str, str]:

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 
 SPREAD = ".spread"
-# What reading an archive raises that is cut off, damaged, hostile or no wheel.
+# What reading an archive raises that is cut off, damaged, hostile or no wheel. RuntimeError is
+# zipfile's, of a member that is encrypted or compressed in a way that it does not know.
 UNUSABLE = (
     InstallerError,
     zipfile.BadZipFile,
@@ -45,8 +46,8 @@ UNUSABLE = (
     AssertionError,
     EOFError,
     KeyError,
-    NotImplementedError,
     OSError,
+    RuntimeError,
     ValueError,
 )
 ORIGIN = ("$ORIGIN", "${ORIGIN}")

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from row import Row
 
-from agentix.build.artifacts import needs, total_size
+from agentix.build.fetch import needs, total_size
 from agentix.build.lock import Lock, load
 from agentix.platforms import current
 
@@ -104,9 +104,7 @@ def edit(root: Path) -> float:
 def download(lock: Lock) -> float:
     """Return how many MB a first build of *lock* fetches."""
     platform = current().name
-    needed = needs(lock, platform, platform)
-    programs = [program.artifact for program in needed.programs]
-    return total_size({*needed.files, *programs}) / 1e6
+    return total_size(needs(lock, platform, platform).artifacts()) / 1e6
 
 
 def uv_install(lock: Lock, root: Path) -> float:

@@ -6,14 +6,16 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import eventually, eventually_async
+from procfs import runs
 
-from agentix.build import archive, signature, sources
+from agentix.build import sources
 from agentix.build.command import Command
+from agentix.build.debian import archive, signature
 from agentix.errors import AgentixError, LockError, ProjectError
 
 if TYPE_CHECKING:
@@ -29,20 +31,13 @@ def put_program(folder: Path, name: str, pid: Path) -> None:
     (folder / name).chmod(0o755)
 
 
-def eventually(happened: Callable[[], object]) -> None:
-    deadline = time.monotonic() + 20
-    while not happened():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
 def ended(pid: Path) -> bool:
     """Say whether the process, whose number is in the file *pid*, is no longer at work."""
-    try:
-        state = Path("/proc", pid.read_text().strip(), "stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-    return state.rpartition(")")[2].split()[0] == "Z"
+    return not (begun(pid) and runs(int(pid.read_text())))
+
+
+def begun(pid: Path) -> bool:
+    return pid.exists() and pid.read_text().endswith("\n")
 
 
 def hanging(pid: Path, timeout: float) -> Command:
@@ -59,6 +54,15 @@ async def test_output_errors_and_status_are_told_however_long() -> None:
         assert found.reason == "b \\x1b[1m"
 
 
+def test_a_program_gets_a_folder_for_temporary_files_that_can_be_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TMPDIR", "/nonexistent")
+    monkeypatch.setattr("tempfile.tempdir", None)  # what Python has found before
+    command = Command(["/bin/sh", "-c", 'cd "$TMPDIR"'], raises=LockError, timeout=60)
+    assert command.run().status == 0
+
+
 async def test_what_takes_too_long_ends_with_all_that_it_started_and_its_last_words(
     tmp_path: Path,
 ) -> None:
@@ -67,19 +71,17 @@ async def test_what_takes_too_long_ends_with_all_that_it_started_and_its_last_wo
         hanging(one, 1).run()
     with pytest.raises(LockError, match=r"^sh took more than 1 s .* it last said: warming up$"):
         await hanging(two, 1).run_aside()
-    eventually(lambda: ended(one) and ended(two))
+    eventually(lambda: ended(one) and ended(two), "both end", within=20)
 
 
 async def test_a_cancelled_wait_ends_the_program(tmp_path: Path) -> None:
     pid = tmp_path / "pid"
     task = asyncio.create_task(hanging(pid, 600).run_aside())
-    async with asyncio.timeout(20):
-        while not (pid.exists() and pid.read_text().endswith("\n")):
-            await asyncio.sleep(0.01)
+    await eventually_async(lambda: begun(pid), "the program runs", within=20)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    eventually(lambda: ended(pid))
+    eventually(lambda: ended(pid), "the program ends", within=20)
 
 
 def test_an_interrupt_ends_the_program(tmp_path: Path) -> None:
@@ -93,10 +95,10 @@ def test_an_interrupt_ends_the_program(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(code)], stderr=subprocess.DEVNULL
     ) as process:
-        eventually(lambda: pid.exists() and pid.read_text().endswith("\n"))
+        eventually(lambda: begun(pid), "the program runs", within=20)
         process.send_signal(signal.SIGINT)
         assert process.wait(20) == -signal.SIGINT
-    eventually(lambda: ended(pid))
+    eventually(lambda: ended(pid), "the program ends", within=20)
 
 
 def list_sources(folder: Path) -> object:
@@ -104,7 +106,7 @@ def list_sources(folder: Path) -> object:
 
 
 def verify(folder: Path) -> object:
-    sample = Path(__file__).parent / "archive"
+    sample = Path(__file__).parent / "debian/archive"
     signed = (sample / "dists" / "sample" / "InRelease").read_bytes()
     return asyncio.run(signature.verify(signed, sample / "keyring.gpg", "somewhere"))
 
@@ -137,4 +139,4 @@ def test_none_of_the_programs_is_waited_for_forever(
     monkeypatch.setattr(module, limit, 0.5)
     with pytest.raises(error, match=f"^{name} took more than 0.5 s and was stopped"):
         use(tmp_path)
-    eventually(lambda: ended(pid))
+    eventually(lambda: ended(pid), "the program ends", within=20)

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from agentix.build import record
-from agentix.build.artifacts import needs, total_size
+from agentix.build.artifact import Artifact
 from agentix.build.built import BuiltBundle
-from agentix.build.lock import Artifact, Lock, LockedProject, Target
+from agentix.build.fetch import needs, total_size
+from agentix.build.lock import Lock, LockedProject, Target
 from agentix.build.plan import make_plan
 from agentix.build.record import Inputs, recall, remember
 from agentix.build.request import Request
@@ -20,11 +21,14 @@ from agentix.build.toolchain import seeds, toolchains
 from agentix.errors import LockError, ProjectError
 
 ONE, TWO = "one-1.0-py3-none-any.whl", "two-2.0-py3-none-any.whl"
-BACKEND, DEB = "hatchling-1.27.0-py3-none-any.whl", "jq_1.6_amd64.deb"
+BACKEND = "hatchling-1.27.0-py3-none-any.whl"
+DEB, OTHER_DEB = "jq_1.6_amd64.deb", "jq_1.6_arm64.deb"
 
 
-def artifact(number: int, pool: str | None = None) -> Artifact:
-    return Artifact(sha256=f"{number:064x}", size=number, package="p", version="1", pool=pool)
+def artifact(file: str, number: int, pool: str | None = None) -> Artifact:
+    sha256 = f"{number:064x}"
+    package = "jq" if pool else "p"
+    return Artifact(file=file, package=package, version="1", sha256=sha256, size=number, pool=pool)
 
 
 def lock(**changes: object) -> Lock:
@@ -42,15 +46,17 @@ def lock(**changes: object) -> Lock:
                 backend={"linux/amd64": (BACKEND,), "linux/arm64": (BACKEND,)},
             ),
         ),
+        "system": ("jq",),
         "platforms": {
             "linux/amd64": Target(wheels=(ONE,), system=(DEB,)),
-            "linux/arm64": Target(wheels=(TWO,)),
+            "linux/arm64": Target(wheels=(TWO,), system=(OTHER_DEB,)),
         },
         "artifacts": {
-            ONE: artifact(1),
-            TWO: artifact(2),
-            BACKEND: artifact(3),
-            DEB: artifact(4, "pool/jq"),
+            ONE: artifact(ONE, 1),
+            TWO: artifact(TWO, 2),
+            BACKEND: artifact(BACKEND, 3),
+            DEB: artifact(DEB, 4, "pool/jq"),
+            OTHER_DEB: artifact(OTHER_DEB, 5, "pool/jq"),
         },
     }
     return Lock(**(fields | changes))  # type: ignore[arg-type]
@@ -66,7 +72,7 @@ def test_a_build_needs_its_wheels_tools_backends_toolchain_and_seeds() -> None:
     assert TWO not in names
     assert {pin.file for pin in toolchains()["debian-12"].packages["linux/amd64"]} <= names
     assert {pin.file for pin in seeds().wheels} <= names
-    assert {program.name for program in found.programs} == set(seeds().programs["linux/amd64"])
+    assert {program.store for program in found.programs} == set(seeds().programs["linux/amd64"])
     assert len(names) == len(found.files)
     assert total_size(found.files) > 1_000_000
 
@@ -92,7 +98,7 @@ def test_what_cannot_be_built_says_why() -> None:
     with pytest.raises(LockError, match=r"toolchain 'debian-99'.*has debian-12, debian-13"):
         needs(lock(toolchain="debian-99"), "linux/amd64", "linux/amd64")
     stuck = LockedProject(
-        name="hello", version="1", path=".", backend={}, missing={"linux/amd64": "no cython"}
+        name="hello", version="1.0", path=".", backend={}, missing={"linux/amd64": "no cython"}
     )
     with pytest.raises(LockError, match="hello cannot be built on linux/amd64: no cython"):
         needs(lock(projects=(stuck,)), "linux/amd64", "linux/amd64")

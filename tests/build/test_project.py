@@ -128,3 +128,11 @@ def test_the_workspace_of_a_member_is_found_and_of_nobody_else(tmp_path: Path) -
     assert workspace_root(member) == tmp_path
     assert workspace_root(excluded) == excluded
     assert workspace_root(deeper) == deeper
+
+
+@pytest.mark.parametrize("sources", ["[1]", "3", "{ x = 3 }", "{ x = ['y'] }"])
+def test_sources_that_are_not_as_uv_wants_them_are_left_for_uv_to_refuse(
+    tmp_path: Path, sources: str
+) -> None:
+    project = read_project(put(tmp_path, f"{GOOD}[tool.uv]\nsources = {sources}\n"))
+    assert project.uv_sources("x") == []

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agentix.build.lock import Lock, LockedProject, Target
-from agentix.build.sources import Source, source_files, sources, unseen
+from agentix.build.plan import sources
+from agentix.build.sources import Source, source_files, unseen
 from agentix.errors import ProjectError
 
 if TYPE_CHECKING:
@@ -77,6 +78,17 @@ def test_outputs_are_left_out_at_the_root_only(kind: str, request: pytest.Fixtur
     put(root, *kept, "src/app/__pycache__/x.pyc", "tools/.venv/x", "src/app/bundle.lock")
     expected = [*kept, "pyproject.toml", "src/app/__init__.py", "src/app/bundle.lock"]
     assert source_files(root) == sorted(expected)
+
+
+@pytest.mark.parametrize("kind", ["repository", "plain"])
+def test_bundles_are_left_out_wherever_they_were_written_and_while_they_are(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    root = request.getfixturevalue(kind)
+    before = source_files(root)
+    put(root, "out/app-1-linux-arm64.bundle.tar", "out/.app-1-linux-amd64.bundle.tar.part")
+    put(root, ".bundle.lock.0123456789abcdef.part")
+    assert source_files(root) == before
 
 
 def test_a_package_called_build_that_git_tracks_is_kept(repository: Path) -> None:

@@ -11,10 +11,10 @@ from agentix.errors import ProjectError
 from agentix.platforms import PLATFORMS
 
 if TYPE_CHECKING:
-    from agentix.build.toolchain import Pin
+    from agentix.build.artifact import Artifact
 
 
-def pins() -> list[Pin]:
+def pins() -> list[Artifact]:
     found = [pin for t in toolchains().values() for p in t.packages.values() for pin in p]
     for programs in seeds().programs.values():
         found += [seed.artifact for seed in programs.values()]

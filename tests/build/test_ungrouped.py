@@ -3,11 +3,11 @@ from __future__ import annotations
 import pytest
 
 from agentix.build.ungrouped import ungrouped
-from agentix.errors import LockError
+from agentix.errors import FetchError, LockError
 
 
 def raised(error: BaseException) -> BaseException:
-    with pytest.raises(BaseException) as caught, ungrouped(LockError):  # noqa: PT011
+    with pytest.raises(BaseException) as caught, ungrouped():  # noqa: PT011
         raise error
     return caught.value
 
@@ -17,6 +17,11 @@ def test_the_error_comes_alone_however_deep_its_group_is() -> None:
     inner = ExceptionGroup("tasks", [error, LockError("another")])
     assert raised(ExceptionGroup("tasks", [inner])) is error
     assert error.__suppress_context__
+
+
+@pytest.mark.parametrize("error", [FetchError("no cache"), OSError(28, "No space left on device")])
+def test_any_error_that_a_user_can_act_on_comes_alone(error: Exception) -> None:
+    assert raised(ExceptionGroup("tasks", [error, LockError("another")])) is error
 
 
 def test_a_group_with_anything_else_in_it_stays_whole() -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import eventually
 
 from agentix.bundle import BundleCache, cache_root, reader
 from agentix.errors import BundleError
@@ -25,10 +26,8 @@ if TYPE_CHECKING:
 
 def settle(path: Path) -> None:
     """Wait until *path* is old enough to be remembered."""
-    deadline = time.monotonic() + 10
-    while time.time_ns() - path.stat().st_ctime_ns < 200_000_000:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    changed = path.stat().st_ctime_ns
+    eventually(lambda: time.time_ns() - changed >= 200_000_000, "it is old enough", within=10)
 
 
 def leftovers(cache: BundleCache) -> list[str]:

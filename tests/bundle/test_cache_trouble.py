@@ -9,12 +9,12 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import eventually
 
 from agentix.bundle import BundleCache, staging
 from agentix.bundle.reader import read_bundle
@@ -357,7 +357,4 @@ def test_no_descriptor_is_left_open(bundle: Bundle, tar: Path, cache: BundleCach
         cache.deploy(tar)
         shutil.rmtree(cache.root)
         cache.deploy_store_path(bundle.root, bundle.closure)
-    deadline = time.monotonic() + 10
-    while descriptors() > before and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert descriptors() <= before
+    eventually(lambda: descriptors() <= before, "no more descriptors than before", within=10)

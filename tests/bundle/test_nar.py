@@ -5,13 +5,17 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from agentix import nix
 from agentix.bundle.nar import Nar, OutOfOrder, nar_hash
 from agentix.errors import BundleError
 from bundle.handmade import Link, Program, nar, plant
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 ODD = {
     "empty folder": {},
@@ -54,15 +58,18 @@ def test_hash_is_what_nix_store_dump_gives(tmp_path: Path) -> None:
 @pytest.mark.nix
 def test_hash_of_a_real_store_path_is_what_nix_recorded(tmp_path: Path) -> None:
     plant(tmp_path / "odd-tree", ODD)
-    added = subprocess.run(
-        ["nix-store", "--add", tmp_path / "odd-tree"], check=True, capture_output=True, text=True
-    )
-    path = Path(added.stdout.strip())
-    query = ["nix-store", "--query", "--hash", str(path)]
-    recorded = subprocess.run(query, check=True, capture_output=True, text=True).stdout.strip()
-    spelled = ["nix-hash", "--type", "sha256", "--to-base16", recorded.removeprefix("sha256:")]
-    expected = subprocess.run(spelled, check=True, capture_output=True, text=True).stdout.strip()
-    assert nar_hash(path).sha256 == expected
+    here = nix.find()
+
+    def run(*command: str | Path) -> str:
+        result = subprocess.run(
+            command, env=here.environment(), check=True, capture_output=True, text=True
+        )
+        return result.stdout.strip()
+
+    path = run("nix-store", "--add", tmp_path / "odd-tree")
+    recorded = run("nix-store", "--query", "--hash", path).removeprefix("sha256:")
+    expected = run("nix-hash", "--type", "sha256", "--to-base16", recorded)
+    assert nar_hash(here.real(path)).sha256 == expected
 
 
 def test_only_the_owners_execute_bit_counts(tmp_path: Path) -> None:

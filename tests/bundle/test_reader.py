@@ -47,7 +47,8 @@ ROOT = b"nix/store/" + store_name("bundle").encode()
 
 
 def read(data: bytes, into: Path, chunk: int = 1024 * 1024) -> ReadBundle:
-    into.mkdir(mode=0o700)
+    into.mkdir()
+    into.chmod(0o700)  # whatever the umask
     return read_bundle(iter(partial(io.BytesIO(data).read, chunk), b""), into)
 
 

@@ -59,21 +59,24 @@ def test_an_interrupt_ends_what_uv_runs_and_reaches_us_alone(tmp_path: Path) -> 
     waits += "os.rename('pid.new', 'pid')\ntime.sleep(600)\n"
     (tmp_path / "setup.py").write_text(waits)
     (tmp_path / "pyproject.toml").write_text('[project]\nname = "a"\ndynamic = ["version"]\n')
-    process = subprocess.Popen(
+    end = time.monotonic() + 60
+    with subprocess.Popen(
         [AGENTIX, "lock", str(tmp_path)],
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
-    )
-    end = time.monotonic() + 60
-    while not (tmp_path / "pid").exists():
-        assert process.poll() is None
-        assert time.monotonic() < end
-        time.sleep(0.02)
-    backend = int((tmp_path / "pid").read_text())
-    assert os.getpgid(backend) != process.pid  # else a terminal would interrupt it before us
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=30)
+    ) as process:
+        try:
+            while not (tmp_path / "pid").exists():
+                assert process.poll() is None
+                assert time.monotonic() < end
+                time.sleep(0.02)
+            backend = int((tmp_path / "pid").read_text())
+            assert os.getpgid(backend) != process.pid  # else a terminal would interrupt it first
+            process.send_signal(signal.SIGINT)
+            _, errors = process.communicate(timeout=30)
+        finally:
+            process.terminate()
     assert process.returncode == 130, errors
     assert errors.splitlines()[-1] == "agentix: interrupted"
     while Path(f"/proc/{backend}").exists() and _state(backend) != "Z":

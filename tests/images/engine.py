@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import secrets
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from patience import eventually_async
 
 from images.archives import write_docker_archive
 
@@ -55,9 +56,7 @@ class Leftovers:
 
     async def appear(self) -> None:
         """Wait until there is a container of ours."""
-        async with asyncio.timeout(30):
-            while not self.containers():
-                await asyncio.sleep(0.01)
+        await eventually_async(self.containers, "a container appears", within=30)
 
     def check(self) -> None:
         """Fail when anything is left."""

@@ -185,6 +185,45 @@ def test_what_the_image_would_run_has_no_say(
     assert volumes.isdisjoint(volume.name for volume in client.volumes.list())
 
 
+def used(client: docker.DockerClient) -> dict[str, set[str]]:
+    """Return what ``docker system df`` counts: everything that takes room in the engine."""
+    report = client.df()
+    return {
+        "images": {each["Id"] for each in report["Images"] or ()},
+        "containers": {each["Id"] for each in report["Containers"] or ()},
+        "volumes": {each["Name"] for each in report["Volumes"] or ()},
+        "build cache": {each["ID"] for each in report["BuildCache"] or ()},
+    }
+
+
+def test_sessions_take_no_room_in_the_engine_for_good(
+    leftovers: Leftovers,
+    client: docker.DockerClient,
+    numpy_bundle: CachedBundle,
+    task_image: Callable[[str], TaskImage],
+) -> None:
+    from numpy_task import run
+
+    async def visit(tag: str) -> dict[str, set[str]]:
+        config = SandboxConfig(image=tag, bundle=str(numpy_bundle.path))
+        async with DockerProvider().session(config) as sandbox:
+            assert (await sandbox.remote(run, ["/bin/touch", "/data/x", "/tmp/x"])).code == 0
+            return used(client)
+
+    image = replace(task_image("busybox"), config=ImageConfig(volumes=("/data",)))
+    with loaded(client, image) as tag:
+        for _ in range(
+            3
+        ):  # others may use the engine meanwhile; what a session leaves is always there
+            before = used(client)
+            during = [asyncio.run(visit(tag)) for _ in range(3)]
+            if (after := used(client)) == before:
+                break
+        assert after == before
+        assert all(seen["volumes"] - before["volumes"] for seen in during)
+        assert all(seen["containers"] - before["containers"] for seen in during)
+
+
 def test_a_sandbox_is_unprivileged_unless_told_otherwise(
     leftovers: Leftovers, client: docker.DockerClient, config: SandboxConfig
 ) -> None:
@@ -326,7 +365,7 @@ def test_a_create_that_is_cancelled_just_before_it_would_return_leaves_nothing(
         for number in range(12):
             task = asyncio.create_task(DockerProvider().create(config))
             await leftovers.appear()
-            await asyncio.sleep(0.05 * number)
+            await asyncio.wait({task}, timeout=0.05 * number)
             task.cancel()
             try:
                 sandbox = await task

@@ -8,6 +8,7 @@ import secrets
 import shutil
 import socket
 import subprocess
+import threading
 import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -72,7 +73,7 @@ def test_a_cancelled_create_leaves_nothing_whatever_the_moment(
 
     async def cancel_after(delay: float) -> None:
         task = asyncio.create_task(provider().create(config))
-        await asyncio.sleep(delay)
+        await asyncio.wait({task}, timeout=delay)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -96,13 +97,8 @@ def test_a_cancellation_while_the_engine_works_leaves_nothing(
     bundle = bundle_that_runs("sleep 1000", tmp_path)
 
     async def cancel_at_the_step() -> None:
-        reached = announced(step, monkeypatch)
         config = SandboxConfig(image=busybox, bundle=str(bundle))
-        task = asyncio.create_task(provider().create(config))
-        await reached.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel_at(step, asyncio.create_task(provider().create(config)), monkeypatch)
 
     asyncio.run(cancel_at_the_step())
 
@@ -118,7 +114,7 @@ def test_a_create_that_is_cancelled_again_while_it_cleans_up_still_cleans_up(
         await leftovers.appear()
         while not task.done():
             task.cancel()
-            await asyncio.sleep(0.01)
+            await asyncio.wait({task}, timeout=0.01)
         assert task.cancelled()
 
     asyncio.run(insist())
@@ -167,12 +163,8 @@ def test_a_cancelled_delete_still_removes_everything(
 ) -> None:
     async def cancel_at_the_step() -> None:
         sandbox_id = await started(busybox, tmp_path, monkeypatch)
-        reached = announced(step, monkeypatch)
         task = asyncio.create_task(provider(stop_timeout=0).delete(sandbox_id))
-        await reached.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel_at(step, task, monkeypatch)
 
     asyncio.run(cancel_at_the_step())
 
@@ -194,18 +186,25 @@ async def started(busybox: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     return sandbox.sandbox_id
 
 
-def announced(step: str, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Return an event that comes shortly before the engine does *step*."""
-    real, reached = getattr(Engine, step), asyncio.Event()
+async def cancel_at(step: str, task: asyncio.Task[object], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cancel *task* while the engine is about to do *step*, which goes on only after that."""
+    real, reached, cancelled = getattr(Engine, step), asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
 
-    def slow(*arguments: object, **options: object) -> object:
+    def busy(*arguments: object, **options: object) -> object:
         loop.call_soon_threadsafe(reached.set)
-        time.sleep(0.2)  # as a busy engine would; by then the cancellation is under way
+        assert cancelled.wait(20)
         return real(*arguments, **options)
 
-    monkeypatch.setattr(Engine, step, slow)
-    return reached
+    monkeypatch.setattr(Engine, step, busy)
+    async with asyncio.timeout(20):
+        await reached.wait()
+    task.cancel()
+    for _ in range(10):  # for as long as it takes until whoever awaits the engine knows
+        await asyncio.sleep(0)
+    cancelled.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 def test_an_image_that_nobody_has_fails_fast(leftovers: Leftovers, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.nix, pytest.mark.slow]
+pytestmark = [pytest.mark.nix, pytest.mark.machine_store, pytest.mark.slow]
 REPOSITORY = Path(__file__).parents[2]
 
 

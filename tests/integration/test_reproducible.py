@@ -16,8 +16,7 @@ import pytest
 from images.debian import mirror
 
 from agentix import nix, platforms
-from agentix.build.artifacts import needs
-from agentix.build.fetch import fetch_project
+from agentix.build.fetch import fetch_project, needs
 from agentix.build.lock import load
 from agentix.build.plan import make_plan
 from agentix.build.request import Request

@@ -20,8 +20,7 @@ import pyproject_hooks
 import pytest
 
 from agentix import nix, platforms
-from agentix.build.artifacts import needs
-from agentix.build.fetch import fetch
+from agentix.build.fetch import fetch, needs
 from agentix.build.lock import load
 
 if TYPE_CHECKING:

@@ -89,7 +89,7 @@ def test_programs_are_the_tools_and_the_projects_own_scripts(
     assert (folder / "mine").resolve() == tmp_path / "environment/bin/mine"
     assert (folder / "both").resolve() == tmp_path / "environment/bin/both"
     assert f"{tmp_path}/tools/bin/jq" in (folder / "jq").read_text()
-    assert done.stderr == "warning: both is a system tool and a script; taking the script\n"
+    assert done.stderr == "agentix warning: both is a system tool and a script; taking the script\n"
 
 
 def test_a_bundle_without_tools_has_none(

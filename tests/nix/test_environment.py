@@ -90,7 +90,8 @@ def test_an_identical_file_is_fine_and_a_different_one_is_the_last(
     two = wheel("two", {"tests/__init__.py": "", "tests/data.py": "2", "LICENSE": "same"})
     root, log = join(one, two)
     assert (root / SITE / "tests/data.py").read_text() == "2"
-    assert log == f"warning: {SITE}/tests/data.py is in one, two, and differs; taking two's\n"
+    differs = f"{SITE}/tests/data.py is in one, two, and differs; taking two's"
+    assert log == f"agentix warning: {differs}\n"
 
 
 def test_byte_code_comes_from_the_wheel_of_its_source(

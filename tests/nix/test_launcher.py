@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import SimpleNamespace
 
-pytestmark = pytest.mark.nix
+pytestmark = [pytest.mark.nix, pytest.mark.machine_store]
 
 # What no shell would pass on as it is.
 ODD = {

@@ -19,7 +19,12 @@ from agentix.errors import NixError
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-pytestmark = [pytest.mark.nix, pytest.mark.bubblewrap, pytest.mark.slow]
+pytestmark = [
+    pytest.mark.nix,
+    pytest.mark.machine_store,
+    pytest.mark.bubblewrap,
+    pytest.mark.slow,
+]
 REPOSITORY = Path(__file__).parents[2]
 HOST = platforms.current().name
 PYTHON = {"debian-12": "3.11", "debian-13": "3.13"}

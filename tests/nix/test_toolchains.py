@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
     from types import SimpleNamespace
 
-pytestmark = [pytest.mark.nix, pytest.mark.slow]
+pytestmark = [pytest.mark.nix, pytest.mark.machine_store, pytest.mark.slow]
 NAMES = ("debian-12", "debian-13")
 BOTH = [(name, platform) for name in NAMES for platform in platforms.PLATFORMS]
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 from base64 import urlsafe_b64encode
 from hashlib import sha256
 from pathlib import Path
@@ -188,7 +189,10 @@ def test_packages_that_look_into_other_wheels_are_noted(
 
 @pytest.mark.parametrize(
     "damage",
-    ["not a zip", "cut off", "bit flipped", "no WHEEL", "no RECORD", "outside", "of the future"],
+    [
+        *("not a zip", "cut off", "bit flipped", "encrypted", "compressed oddly"),
+        *("no WHEEL", "no RECORD", "outside", "of the future"),
+    ],
 )
 def test_a_wheel_that_cannot_be_used_is_one_sentence(
     tmp_path: Path, make_wheel: Callable[..., Path], install: Callable[..., Any], damage: str
@@ -207,6 +211,10 @@ def test_a_wheel_that_cannot_be_used_is_one_sentence(
         del data[len(data) // 2 :]
     elif damage == "bit flipped":
         data[60] ^= 0xFF
+    elif damage in {"encrypted", "compressed oddly"}:
+        field, bits = (8, 0x01) if damage == "encrypted" else (10, 0x40)
+        for listed in re.finditer(rb"PK\x01\x02", data):
+            data[listed.start() + field] ^= bits
     wheel.write_bytes(data)
     done = install(wheel)
     assert done.returncode == 1

@@ -11,11 +11,13 @@ import asyncio
 import json
 import platform
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from agentix import platforms
+from agentix.provider.base import SandboxConfig
 from agentix.provider.runtime_folder import RuntimeFolder
 
 if TYPE_CHECKING:
@@ -53,6 +55,16 @@ def make_entry(folder: Path, *, for_platform: str | None = None, bootstrap: str 
     }
     (entry / "manifest.json").write_text(json.dumps(manifest))
     return entry
+
+
+def host(bundle: Path, **env: str) -> SandboxConfig:
+    """Return the configuration of a sandbox of this bundle on the host's own root."""
+    return SandboxConfig(image="host", bundle=bundle, env=env)
+
+
+def python(code: str, *arguments: str) -> list[str]:
+    """Return the command line of this Python for an indented piece of *code*."""
+    return [sys.executable, "-W", "error", "-c", textwrap.dedent(code), *arguments]
 
 
 async def look(sandbox: Sandbox, expression: str) -> Any:

@@ -103,7 +103,8 @@ class _Streams:
     def options(self) -> dict[str, Any]:
         return {
             "cwd": self._command.cwd,
-            "env": self._command.environment,
+            # A TMPDIR that cannot be used is Python's to notice; not every program does.
+            "env": {**(self._command.environment or os.environ), "TMPDIR": tempfile.gettempdir()},
             "stdin": self._input,
             "stdout": self._output,
             "stderr": self._errors,

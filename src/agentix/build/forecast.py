@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentix import nix, platforms
-from agentix.build.artifacts import needs, total_size
-from agentix.build.current import State, look
-from agentix.build.fetch import missing, sources_of
+from agentix.build.fetch import missing, needs, total_size
+from agentix.build.lock import State, look
 from agentix.build.plan import make_plan
 from agentix.build.record import recall
 from agentix.build.request import Request
@@ -75,7 +74,8 @@ def forecast(
     if lock is None or state != "current":
         return Forecast(state, request.platform)
     plan = make_plan(lock, request)
-    lacking = sources_of(missing(needs(lock, request.platform, platforms.current().name), store))
+    wanted = needs(lock, request.platform, platforms.current().name)
+    lacking = missing(wanted, store).artifacts()
     target = lock.platforms[request.platform]
     return Forecast(
         lock=state,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentix.build.lock import LOCK_FILE
-from agentix.build.sources import Source, sources
+from agentix.build.sources import LOCK_FILE, Source, source_files
+from agentix.errors import ProjectError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,6 +64,24 @@ def make_plan(lock: Lock, request: Request) -> Plan:
         },
         output=output,
     )
+
+
+def sources(lock: Lock, root: Path) -> dict[str, Source]:
+    """Return the source of each project of *lock*, whose own project is in the folder *root*.
+
+    A project that lies inside another one's folder is left out of the outer one, so that editing
+    the inner does not rebuild the outer.
+    """
+    folders = {p.name: Path(os.path.normpath(root.resolve() / p.path)) for p in lock.projects}
+    found = {}
+    for name, folder in folders.items():
+        if not folder.is_dir():
+            raise ProjectError(
+                f"the source of {name} is not at {folder}; run `agentix lock`, or put it back"
+            )
+        inner = [other for other in folders.values() if other != folder]
+        found[name] = Source(folder, tuple(source_files(folder, without=inner)))
+    return found
 
 
 def _without(output: Path, source: Source) -> list[str]:

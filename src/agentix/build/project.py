@@ -14,8 +14,8 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from agentix.build.lock import DebianName
 from agentix.build.request import BUNDLE_NAME, LONGEST_NAME
+from agentix.build.toolchain import DebianName, PythonMinor
 from agentix.errors import ProjectError
 from agentix.validation import Strict
 
@@ -35,7 +35,7 @@ class Settings(Strict):
     """The table ``[tool.agentix]``."""
 
     name: Annotated[str, Field(pattern=BUNDLE_NAME, max_length=LONGEST_NAME)] | None = None
-    python: Annotated[str, Field(pattern=r"^3\.[0-9]+$")] | None = None
+    python: PythonMinor | None = None
     system: list[DebianName] = Field(default_factory=list)
     nix: object = None
 
@@ -97,10 +97,15 @@ class Project:
         return uv if isinstance(uv, dict) else {}
 
     def uv_sources(self, package: str) -> list[Mapping[str, Any]]:
-        """Return where *package* comes from, as ``[tool.uv.sources]`` has it."""
-        for name, source in self.uv.get("sources", {}).items():
+        """Return where *package* comes from, as ``[tool.uv.sources]`` has it.
+
+        What is not written as uv wants it is left out: uv says so when it is asked.
+        """
+        sources = self.uv.get("sources")
+        for name, source in sources.items() if isinstance(sources, dict) else ():
             if canonicalize_name(name) == canonicalize_name(package):
-                return source if isinstance(source, list) else [source]
+                choices = source if isinstance(source, list) else [source]
+                return [choice for choice in choices if isinstance(choice, dict)]
         return []
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentix import nix, platforms
-from agentix.build.artifacts import needs
 from agentix.build.built import BuiltBundle
-from agentix.build.current import current_lock
 from agentix.build.expressions import expressions
-from agentix.build.fetch import fetch, missing
+from agentix.build.fetch import fetch, needs
+from agentix.build.lock import current_lock
+from agentix.build.lock.inputs import DECIDING
 from agentix.build.plan import make_plan
 from agentix.build.project import workspace_root
 from agentix.build.record import Inputs, remember
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from agentix.nix import Nix
     from agentix.progress import Progress
 
-# Outside of the sources these decide whether a lock is current.
-_DECIDING = ("pyproject.toml", "setup.py", "setup.cfg", "uv.toml", "uv.lock")
-
 
 def realise(request: Request, offline: bool, check: bool, progress: Progress) -> BuiltBundle:
     """Lock, fetch, build and export what *request* asks for, each as far as it is needed."""
@@ -45,8 +42,7 @@ def realise(request: Request, offline: bool, check: bool, progress: Progress) ->
 
     def bring(*, thorough: bool = False) -> bool:
         """Fetch what is missing; say whether anything was."""
-        lacking = missing(wanted, store, thorough=thorough)
-        fetch(
+        fetched = fetch(
             wanted,
             project=root,
             python=lock.python,
@@ -55,7 +51,7 @@ def realise(request: Request, offline: bool, check: bool, progress: Progress) ->
             progress=progress,
             store=store,
         )
-        return bool(lacking.files or lacking.programs)
+        return fetched.present < len(wanted.artifacts())
 
     bring()
     with tempfile.TemporaryDirectory(prefix="agentix-") as scratch:
@@ -97,7 +93,7 @@ def _tell_unseen(plan: Plan, progress: Progress) -> None:
 def _inputs(plan: Plan) -> Inputs:
     roots = [source.root for source in plan.sources.values()]
     spaces = {workspace_root(plan.lock.parent)}
-    deciding = {folder / name for folder in {*roots, *spaces} for name in _DECIDING}
+    deciding = {folder / name for folder in {*roots, *spaces} for name in DECIDING}
     return Inputs(
         trees=tuple((str(root), tuple(str(o) for o in roots if o != root)) for root in roots),
         files=(str(plan.lock), *sorted(map(str, deciding))),

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING
 
 from agentix.build.command import Command
 from agentix.errors import ProjectError
+from agentix.replacing import is_draft
 from agentix.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
-
-    from agentix.build.lock import Lock
 
 LOCK_FILE = "bundle.lock"  # named here, where it is left out: importing the lock's model is slow
 _TIMEOUT = 300.0  # seconds for git, however slow the disk
 # What nobody commits, unless git tracks it: then it belongs like everything else.
 NEVER = frozenset({".git", "__pycache__", ".venv"})  # at any depth
 OUTPUTS = frozenset({"build", "dist", "result"})  # at the root only: a package may be called build
+BUNDLE = ".bundle.tar"  # at any depth, wherever `agentix build` was told to write
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,24 +32,6 @@ class Source:
 
     root: Path
     files: tuple[str, ...]
-
-
-def sources(lock: Lock, root: Path) -> dict[str, Source]:
-    """Return the source of each project of *lock*, whose own project is in the folder *root*.
-
-    A project that lies inside another one's folder is left out of the outer one, so that editing
-    the inner does not rebuild the outer.
-    """
-    folders = {p.name: Path(os.path.normpath(root.resolve() / p.path)) for p in lock.projects}
-    found = {}
-    for name, folder in folders.items():
-        if not folder.is_dir():
-            raise ProjectError(
-                f"the source of {name} is not at {folder}; run `agentix lock`, or put it back"
-            )
-        inner = [other for other in folders.values() if other != folder]
-        found[name] = Source(folder, tuple(source_files(folder, without=inner)))
-    return found
 
 
 def source_files(root: Path, *, without: Collection[Path] = ()) -> list[str]:
@@ -155,13 +137,15 @@ def _walk(root: Path) -> Iterator[str]:
             elif (Path(folder) / name).is_symlink():
                 yield (below / name).as_posix()
         for name in files:
-            if not (at_root and _is_output(name)) and name not in NEVER:
-                yield (below / name).as_posix()
+            if not _is_residue(path := (below / name).as_posix()):
+                yield path
 
 
 def _is_residue(name: str) -> bool:
     """Say whether the path *name*, which git does not track, is what nobody would commit."""
-    return _is_output(name) or not NEVER.isdisjoint(name.split("/"))
+    *_, last = parts = name.split("/")
+    made = last.endswith(BUNDLE) or is_draft(last)
+    return made or _is_output(name) or not NEVER.isdisjoint(parts)
 
 
 def _is_output(name: str) -> bool:

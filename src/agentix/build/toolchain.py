@@ -13,17 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
+from agentix.build.artifact import Artifact, Seed
 from agentix.build.expressions import expressions
-from agentix.build.lock import (
-    DebianName,
-    FileName,
-    PoolPath,
-    PythonMinor,
-    RelativePath,
-    Sha256,
-    ToolchainName,
-    Version,
-)
 from agentix.errors import LockError, ProjectError
 from agentix.platforms import PlatformName
 from agentix.validation import Strict, first_fault
@@ -34,18 +25,11 @@ if TYPE_CHECKING:
     from packaging.specifiers import SpecifierSet
 
 
+DebianName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9+.-]+$")]
+ToolchainName = Annotated[str, Field(pattern=r"^[a-z0-9]+(-[a-z0-9]+)*$")]
+PythonMinor = Annotated[str, Field(pattern=r"^3\.[0-9]+$")]
+
 _T = TypeVar("_T", bound=Strict)
-
-
-class Pin(Strict):
-    """One file that every bundle's build needs. Debian packages have a ``pool``, wheels do not."""
-
-    file: FileName
-    package: Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z+._-]*$")]
-    version: Version
-    sha256: Sha256
-    size: Annotated[int, Field(gt=0)] | None = None
-    pool: PoolPath | None = None
 
 
 class Toolchain(Strict):
@@ -56,7 +40,7 @@ class Toolchain(Strict):
     suite: DebianName
     python: PythonMinor
     glibc: Annotated[str, Field(pattern=r"^2\.[0-9]+$")]
-    packages: Mapping[PlatformName, tuple[Pin, ...]]
+    packages: Mapping[PlatformName, tuple[Artifact, ...]]
 
     def names(self, platform: PlatformName) -> frozenset[str]:
         """Return the names of the Debian packages that the toolchain holds on *platform*."""
@@ -72,24 +56,12 @@ class Toolchain(Strict):
         raise LockError(f"toolchain {self.name} has no interpreter for {platform}")
 
 
-class Seed(Strict):
-    """A static program that derivations start from: where it comes from and the NAR hash it has.
-
-    In the store it is a folder called ``store`` that holds ``bin/<program>``.
-    """
-
-    store: FileName
-    sha256: Sha256
-    member: RelativePath
-    artifact: Pin
-
-
 class Seeds(Strict):
-    """The static programs for each platform, and the wheels that the builders use."""
+    """The static programs for each platform by name, and the wheels that the builders use."""
 
     format: Literal[1] = 1
     programs: Mapping[PlatformName, Mapping[str, Seed]]
-    wheels: tuple[Pin, ...]
+    wheels: tuple[Artifact, ...]
 
 
 def toolchains_folder() -> Path:

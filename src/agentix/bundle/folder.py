@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
-    from types import TracebackType
     from typing import Self
 
     from agentix.bundle.manifest import Manifest
@@ -35,12 +34,7 @@ class Folder:
         self._open.append(os.open(self._path, _OPEN))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for descriptor in self._open:
             with suppress(OSError):
                 os.close(descriptor)

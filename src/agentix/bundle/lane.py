@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
     from typing import Self
 
 _DEPTH = 8  # chunks in flight: enough to smooth, few enough to keep memory bounded
@@ -26,12 +25,7 @@ class Lane:
         self._thread.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
             self._error = self._error or error  # what is still queued is not worth doing
         self._jobs.put(None)

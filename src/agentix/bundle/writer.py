@@ -19,6 +19,7 @@ from agentix.bundle.staging import PATIENCE, acquire
 from agentix.bundle.tree import CHUNK, Kind, walk
 from agentix.errors import BundleError
 from agentix.progress import SILENT
+from agentix.replacing import draft_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -89,7 +90,7 @@ def _replacing(destination: Path) -> Iterator[int]:
 
     It has one name, and a lock: what a killed process left behind is used again, not added to.
     """
-    temporary = destination.with_name(f".{destination.name[:200]}.part")
+    temporary = draft_of(destination)
     try:
         file = acquire(temporary, PATIENCE, 0o666)
         if file is None:

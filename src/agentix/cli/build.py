@@ -7,14 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentix.cli.output import Format, print_json
+from agentix.cli.options import PlatformOption, ProjectArgument, PythonOption
+from agentix.cli.output import Format, FormatOption, print_json
 
 if TYPE_CHECKING:
     from agentix.build.built import BuiltBundle
+    from agentix.build.forecast import Forecast
 
 
 def command(
-    path: Annotated[Path, typer.Argument(help="The project's folder.")] = Path(),
+    path: ProjectArgument = Path(),
     output: Annotated[
         Path | None,
         typer.Option(
@@ -22,10 +24,8 @@ def command(
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Call the bundle so.")] = None,
-    platform: Annotated[
-        str | None, typer.Option(help="linux/amd64 or linux/arm64.  [default: this machine's]")
-    ] = None,
-    python: Annotated[str | None, typer.Option(help="A minor version, such as 3.13.")] = None,
+    platform: PlatformOption = None,
+    python: PythonOption = None,
     offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Build everything twice and compare every byte.")
@@ -33,14 +33,16 @@ def command(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
-    format: Annotated[Format, typer.Option(help="How to print the result.")] = Format.TEXT,  # noqa: A002 - it is the option's name
+    form: FormatOption = Format.TEXT,
 ) -> None:
     """Build the bundle of a Python project, locking and fetching what is missing."""
-    from agentix.build.build import build_bundle
-
     if dry_run:
-        _show_plan(path, output, name, platform, python, format)
+        from agentix.build.forecast import forecast
+
+        plan = forecast(path, output=output, name=name, platform=platform, python=python)
+        _print_forecast(plan, form)
         return
+    from agentix.build.build import build_bundle
     from agentix.cli.progress import terminal_progress
 
     with terminal_progress() as progress:
@@ -54,7 +56,7 @@ def command(
             check=check,
             progress=progress,
         )
-    if format is Format.JSON:
+    if form is Format.JSON:
         print_json(_described(bundle))
     else:
         what = "unchanged" if bundle.cached else f"{bundle.size / 1e6:.1f} MB"
@@ -76,20 +78,10 @@ def _described(bundle: BuiltBundle) -> dict[str, object]:
     }
 
 
-def _show_plan(
-    path: Path,
-    output: Path | None,
-    name: str | None,
-    platform: str | None,
-    python: str | None,
-    format: Format,  # noqa: A002 - it is the option's name
-) -> None:
+def _print_forecast(plan: Forecast, form: Format) -> None:
     from dataclasses import asdict
 
-    from agentix.build.forecast import forecast
-
-    plan = forecast(path, output=output, name=name, platform=platform, python=python)
-    if format is Format.JSON:
+    if form is Format.JSON:
         print_json(asdict(plan) | {"output": str(plan.output) if plan.output else None})
         return
     for line in plan.lines():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from agentix.cli.output import Format, print_json
+from agentix.cli.output import Format, FormatOption, print_json
 
 if TYPE_CHECKING:
     from agentix.provider.deploy import DeployedBundle
@@ -42,14 +42,12 @@ def _deploy() -> None:
 
 
 @app.command("list")
-def _list(
-    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TEXT,
-) -> None:
+def _list(form: FormatOption = Format.TEXT) -> None:
     """List the backends that bundles can be deployed to."""
     from agentix.provider.registry import providers
 
     names = sorted(providers().all())
-    if output is Format.JSON:
+    if form is Format.JSON:
         print_json(names)
     else:
         typer.echo("\n".join(names) or "no provider is installed; install agentix-provider-…")
@@ -68,7 +66,7 @@ def _command_for(backend: str) -> Any:
         platform: Annotated[
             str | None, typer.Option(help="The platform that it must be for, as linux/amd64.")
         ] = None,
-        output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TEXT,
+        form: FormatOption = Format.TEXT,
     ) -> None:
         from agentix.cli.progress import terminal_progress
         from agentix.errors import BundleError
@@ -82,15 +80,15 @@ def _command_for(backend: str) -> Any:
             deployed = asyncio.run(
                 deploy_to(provider, Path(bundle), name=name, platform=platform, progress=progress)
             )
-        _print(deployed, output)
+        _print(deployed, form)
 
     holder = typer.Typer(add_completion=False)
     holder.command(backend, help=f"Deploy a bundle to {backend}.")(deploy)
     return typer.main.get_command(holder)
 
 
-def _print(deployed: DeployedBundle, output: Format) -> None:
-    if output is Format.JSON:
+def _print(deployed: DeployedBundle, form: Format) -> None:
+    if form is Format.JSON:
         document = {
             "bundle": deployed.bundle,
             "platform": deployed.platform,

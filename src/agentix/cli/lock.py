@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from agentix.cli.options import PythonOption
+
 
 def command(
     words: Annotated[
@@ -22,13 +24,13 @@ def command(
     upgrade: Annotated[
         bool, typer.Option("--upgrade", help="Take new versions, of all packages or of NAME.")
     ] = False,
-    python: Annotated[str | None, typer.Option(help="A minor version, such as 3.13.")] = None,
+    python: PythonOption = None,
 ) -> None:
     """Resolve a project's dependencies into its bundle.lock."""
     path, names = _split(words or [], upgrade)
     if check and upgrade:
         raise typer.BadParameter("--check writes nothing, so it cannot --upgrade")
-    from agentix.build.current import check_lock, write_lock
+    from agentix.build.lock import check_lock, write_lock
     from agentix.cli.progress import terminal_progress
 
     if check:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Annotated
+
+import typer
 
 
 class Format(StrEnum):
@@ -12,10 +15,11 @@ class Format(StrEnum):
     JSON = "json"
 
 
+FormatOption = Annotated[Format, typer.Option("--format", help="How to print the result.")]
+
+
 def print_json(value: object) -> None:
     """Print *value* as one JSON document, and nothing else."""
     import json
-
-    import typer
 
     typer.echo(json.dumps(value, indent=2))

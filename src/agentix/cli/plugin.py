@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from agentix.cli.output import Format, print_json
+from agentix.cli.output import Format, FormatOption, print_json
 
 if TYPE_CHECKING:
     from agentix.provider.registry import InstalledProvider
@@ -21,14 +21,12 @@ def _plugin() -> None:
 
 
 @app.command("list")
-def _list(
-    output: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TEXT,
-) -> None:
+def _list(form: FormatOption = Format.TEXT) -> None:
     """List the installed providers: their distribution, version, and whether they load."""
     from agentix.provider.registry import providers
 
     found = providers().installed()
-    if output is Format.JSON:
+    if form is Format.JSON:
         print_json([_row(each) for each in found])
         return
     if not found:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from agentix.nix.build import build, rebuild
+from agentix.nix.installation import Nix, find
 from agentix.nix.paths import fixed_path, store_name
-from agentix.nix.program import Nix, find
 from agentix.nix.store import StorePath, add_fixed, closure, invalid
 
 __all__ = [

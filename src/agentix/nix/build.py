@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agentix.errors import NixError
+from agentix.nix.installation import Nix, find
 from agentix.nix.log import BuildLog
-from agentix.nix.program import Nix, find, run
+from agentix.nix.program import run
 from agentix.nix.store import producers
 from agentix.progress import SILENT, Progress
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _LIMIT = 4 * 3600.0  # seconds for a whole build
 _SILENCE = 1800  # seconds that one builder may print nothing
+_SHOWN = 5  # warnings: two wheels may have hundreds of files in common
 _NO_SANDBOX = re.compile(
     r"while setting up the build environment|unable to start build process"
     r"|unable to .*namespace|cannot (set|open) .*namespace"
@@ -44,7 +46,9 @@ def build(
     for name, value in (arguments or {}).items():
         words += ["--argstr", name, value]
     words += ["--out-link", str(out_link)] if out_link is not None else ["--no-out-link"]
-    lines = _realise(nix, "nix-build", words, "build", progress).split()
+    output, log = _realise(nix, "nix-build", words, "build", progress)
+    _tell(log.warnings, progress)
+    lines = output.split()
     if len(lines) != 1:
         raise NixError(f"{expression.name} gives {len(lines)} results instead of one")
     return nix.real(lines[0])
@@ -62,7 +66,9 @@ def rebuild(path: Path, *, nix: Nix | None = None, progress: Progress = SILENT) 
     return len(steps)
 
 
-def _realise(nix: Nix, program: str, words: Sequence[str], title: str, progress: Progress) -> str:
+def _realise(
+    nix: Nix, program: str, words: Sequence[str], title: str, progress: Progress
+) -> tuple[str, BuildLog]:
     with progress.step(title) as step:
         log = BuildLog(on_built=step.advance)
         try:
@@ -75,13 +81,22 @@ def _realise(nix: Nix, program: str, words: Sequence[str], title: str, progress:
             if nix.private:
                 raise NixError(
                     f"this machine forbids the user namespaces that a store of one's own "
-                    f"({nix.root}) needs; build as root, or install a Nix daemon "
-                    "(on Debian: apt-get install nix-setup-systemd)",
+                    f"({nix.root}) needs; build as root, or install a Nix daemon (on Debian: "
+                    "apt-get install nix-setup-systemd, and be in the group nix-users)",
                     returncode=error.returncode,
                 ) from error
             return _realise(replace(nix, sandbox=False), program, words, title, progress)
         step.outcome("1 step" if log.built == 1 else f"{log.built} steps")
-        return output
+        return output, log
+
+
+def _tell(warnings: Sequence[str], progress: Progress) -> None:
+    for warning in warnings[:_SHOWN]:
+        with progress.step("build") as step:
+            step.outcome(f"warning: {warning}")
+    if more := warnings[_SHOWN:]:
+        with progress.step("build") as step:
+            step.outcome(f"warning: {len(more)} more of this kind")
 
 
 def _run(nix: Nix, program: str, words: Sequence[str], log: BuildLog) -> str:

@@ -15,6 +15,7 @@ _PREFIX = "@nix "
 _BUILD = 105  # kind of activity: one derivation
 _LOG_LINE = 101  # kind of result: a line that its builder printed
 _KEPT = 40  # lines of each builder
+_WARNING = "agentix warning: "  # how a builder of ours begins what it wants to be read
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _DERIVATION = re.compile(r"/nix/store/[0-9a-z]{32}-[0-9A-Za-z+._?=-]+\.drv")
@@ -29,9 +30,10 @@ class _Builder:
 
 @dataclass(slots=True)
 class BuildLog:
-    """What happened in one run of Nix, fed line by line."""
+    """What happened in one run of Nix, fed line by line; ``warnings`` are our builders' own."""
 
     on_built: Callable[[], None]
+    warnings: list[str] = field(default_factory=list)
     _running: dict[int, _Builder] = field(default_factory=dict)
     _ended: dict[str, _Builder] = field(default_factory=dict)
     _errors: list[str] = field(default_factory=list)
@@ -55,7 +57,10 @@ class BuildLog:
             case {"action": "result", "type": kind, "id": number, "fields": [str(text), *_]} if (
                 kind == _LOG_LINE and number in self._running
             ):
-                self._running[number].lines.append(plain(text))
+                said = plain(text)
+                self._running[number].lines.append(said)
+                if said.startswith(_WARNING):
+                    self.warnings.append(said.removeprefix(_WARNING))
             case {"action": "stop", "id": number} if number in self._running:
                 builder = self._running.pop(number)
                 self._ended[builder.derivation] = builder

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentix.errors import NixError
+from agentix.nix.installation import Nix, find
 from agentix.nix.paths import STORE
-from agentix.nix.program import Nix, find, run
+from agentix.nix.program import run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

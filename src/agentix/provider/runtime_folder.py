@@ -25,6 +25,7 @@ from urllib.parse import quote
 from agentix.bundle.removal import remove
 from agentix.errors import ProviderError, SandboxNotFound
 from agentix.provider.sandbox import SandboxId
+from agentix.replacing import replacing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -123,9 +124,8 @@ class RuntimeFolder:
     def record(self, facts: Mapping[str, Any]) -> None:
         """Keep *facts* (plain JSON values) for :meth:`find`, in whichever process."""
         content = {"format": _FORMAT, "token": self.token, "facts": dict(facts)}
-        draft = self.path / "record.new"
-        _write(draft, json.dumps(content).encode(), 0o600)
-        draft.replace(self.path / "record.json")
+        with replacing(self.path / "record.json") as draft:
+            _write(draft, json.dumps(content).encode(), 0o600)
 
     def remove(self) -> None:
         """Remove the folder, the record first; it may be gone already.

@@ -1,0 +1,116 @@
+"""Build backends: the environments that they are locked to, and what only they can tell."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from agentix.build.lock import uv
+from agentix.build.lock.resolution import Resolution, Resolver, pinned_versions
+from agentix.errors import LockError
+from agentix.platforms import PLATFORMS
+
+if TYPE_CHECKING:
+    from agentix.build.artifact import Artifact
+    from agentix.build.lock.file import Lock
+    from agentix.build.project import Backend
+
+# PEP 517's hook, called as a build front end would: in the source tree, isolated from it.
+_ASK_VERSION = """
+import contextlib, email, functools, importlib, os, sys, tempfile
+entry, *sys.path[:0] = sys.argv[1:]
+module, _, attribute = entry.partition(":")
+backend = importlib.import_module(module)
+backend = functools.reduce(getattr, filter(None, attribute.split(".")), backend)
+with tempfile.TemporaryDirectory() as folder:
+    with contextlib.redirect_stdout(sys.stderr):
+        name = backend.prepare_metadata_for_build_wheel(folder)
+    with open(os.path.join(folder, name, "METADATA"), encoding="utf-8") as file:
+        print(email.message_from_file(file)["Version"])
+"""
+
+
+class Backends:
+    """Resolves backends, each set of requirements once however many projects share it."""
+
+    def __init__(self, resolver: Resolver, previous: Lock | None, group: asyncio.TaskGroup) -> None:
+        self._resolver = resolver
+        self._group = group
+        self._tasks: dict[tuple[str, ...], asyncio.Task[Resolution]] = {}
+        files = [
+            file
+            for project in (previous.projects if previous else ())
+            for files in project.backend.values()
+            for file in files
+        ]
+        self._preferred = pinned_versions(previous, files)
+
+    def expect(self, backend: Backend) -> asyncio.Task[Resolution]:
+        """Start resolving *backend* if nobody has; return the task that does."""
+        requirements = _requirements(backend)
+        if requirements not in self._tasks:
+            self._tasks[requirements] = self._group.create_task(self._resolve(requirements))
+        return self._tasks[requirements]
+
+    async def resolve(self, backend: Backend, project: str) -> Resolution:
+        """Return the wheels of *backend*'s environment; LockError names the *project*."""
+        resolution = await self.expect(backend)
+        if resolution.trees:
+            listed = ", ".join(resolution.trees)
+            raise LockError(
+                f"the build backend of {project} comes from a folder ({listed}), and only "
+                "wheels of one can be locked: publish a wheel of it, or use backend-path"
+            )
+        return resolution
+
+    def artifacts(self) -> dict[str, Artifact]:
+        """Return every file of the backends that were resolved."""
+        found: dict[str, Artifact] = {}
+        for task in self._tasks.values():
+            found |= task.result().artifacts
+        return found
+
+    async def _resolve(self, requirements: tuple[str, ...]) -> Resolution:
+        if not requirements:
+            return Resolution(files=dict.fromkeys(PLATFORMS, ()))
+        try:
+            return await self._resolver.resolve([], requirements, preferred=self._preferred)
+        except LockError as error:
+            listed = ", ".join(requirements)
+            raise LockError(f"cannot lock the build backend ({listed}): {error}") from error
+
+
+async def ask_version(name: str, root: Path, backend: Backend) -> str:
+    """Return the version of the project *name* in *root*, as its backend computes it.
+
+    Raises LockError with the backend's own words when it cannot.
+    """
+    path = [str(root / folder) for folder in backend.path]
+    requirements = [word for needed in backend.requires for word in ("--with", needed)]
+    with tempfile.TemporaryDirectory(prefix="agentix-") as scratch:
+        environment = await asyncio.to_thread(uv.divert_egg_info, Path(scratch))
+        try:
+            output = await uv.run(
+                *("run", "--no-project", "--isolated", "--quiet", "--python", sys.executable),
+                *requirements,
+                *("python", "-I", "-c", _ASK_VERSION, backend.entry, *path),
+                cwd=root,
+                environment=environment,
+            )
+        except uv.UvFailed as error:
+            raise LockError(
+                f"cannot tell the version of {name}: its backend {backend.entry} failed: {error}"
+            ) from error
+    version = output.strip()
+    if not version:
+        raise LockError(f"the backend {backend.entry} of {name} gives it no version")
+    return version
+
+
+def _requirements(backend: Backend) -> tuple[str, ...]:
+    """Return what *backend* needs; old versions of setuptools ask for wheel only when they run."""
+    extra = {"wheel"} if backend.entry.startswith("setuptools.") else set()
+    return tuple(sorted({*backend.requires, *extra}))

@@ -1,0 +1,222 @@
+"""From a project to its lock: everything that its bundles need, resolved at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from packaging.utils import canonicalize_name
+from pydantic import ValidationError
+
+from agentix.build.lock import uv
+from agentix.build.lock.backends import Backends, ask_version
+from agentix.build.lock.file import LOCK_FILE, Lock, LockedProject, Target, load
+from agentix.build.lock.inputs import UV_LOCK, digest
+from agentix.build.lock.references import refuse_remote_references
+from agentix.build.lock.resolution import Resolution, Resolver, pinned_versions
+from agentix.build.lock.runtime import runtime_folder, runtime_requirement
+from agentix.build.lock.system import (
+    Packages,
+    kept_system_tools,
+    lock_system_tools,
+    refuse_what_is_there,
+)
+from agentix.build.project import Project, read_project, read_tree, workspace_root
+from agentix.build.toolchain import Toolchain, choose
+from agentix.build.ungrouped import ungrouped
+from agentix.errors import LockError
+from agentix.platforms import PLATFORMS, PlatformName
+from agentix.progress import SILENT, Progress
+from agentix.validation import first_fault
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping
+
+
+def lock_project(
+    root: Path,
+    *,
+    python: str | None = None,
+    upgrade: Collection[str] | bool = (),
+    progress: Progress = SILENT,
+) -> Lock:
+    """Resolve the project in *root* for every platform; nothing is written.
+
+    *python* is the minor version to use. What an existing ``bundle.lock`` pins stays as far as it
+    fits; *upgrade* names the packages and system tools that need not stay, True means all.
+
+    Raises ProjectError when the project cannot be read, LockError when it cannot be resolved, when
+    its uv.lock is not up to date, or when a dependency has a usable wheel for no platform.
+    """
+    root = root.resolve()
+    project = read_project(root)
+    refuse_remote_references(project)
+    previous = None if upgrade is True else _previous(root)
+    toolchain = choose(
+        project.requires_python,
+        asked=python or project.settings.python,
+        preferred=[*([previous.python] if previous else []), _host_python()],
+        project=str(project.file),
+    )
+    refuse_what_is_there(project.settings.system, toolchain)
+    names = frozenset(map(canonicalize_name, () if isinstance(upgrade, bool) else upgrade))
+    locking = _Locking(project, Resolver(root, toolchain, names), previous, progress)
+    with ungrouped():
+        return asyncio.run(locking.run())
+
+
+@dataclass(frozen=True, slots=True)
+class _Locking:
+    """One run, and what is decided before anything is resolved."""
+
+    project: Project
+    resolver: Resolver
+    previous: Lock | None
+    progress: Progress
+
+    @property
+    def name(self) -> str:
+        return self.project.name or ""
+
+    @property
+    def toolchain(self) -> Toolchain:
+        return self.resolver.toolchain
+
+    async def run(self) -> Lock:
+        """Resolve, and put the lock together."""
+        with self.progress.step("lock") as step:
+            async with asyncio.TaskGroup() as group:
+                backends = Backends(self.resolver, self.previous, group)
+                tools = group.create_task(self._system_tools())
+                # Most other trees use the same backends.
+                for tree in (self.project, *self._runtime_tree()):
+                    backends.expect(tree.backend)
+                found = await self._dependencies()
+                trees = {name: read_tree(path) for name, path in sorted(found.trees.items())}
+                others = [t for t in trees.items() if t[1].root != self.project.root]
+                self._refuse_namesake(found, dict(others))
+                projects = [
+                    group.create_task(self._locked(name, tree, backends))
+                    for name, tree in ((self.name, self.project), *others)
+                ]
+            step.outcome(self._outcome(found))
+        try:
+            return self._lock(found, [p.result() for p in projects], backends, tools.result())
+        except ValidationError as error:
+            fault = first_fault(error)
+            raise LockError(f"cannot lock {self.name}: what was resolved: {fault}") from error
+
+    def _refuse_namesake(self, found: Resolution, others: Mapping[str, Project]) -> None:
+        if self.name in {*others, *(file.package for file in found.artifacts.values())}:
+            raise LockError(
+                f"cannot lock {self.name}: the bundle needs another package of that name "
+                "(its runtime, or a dependency); rename the project"
+            )
+
+    def _lock(
+        self,
+        found: Resolution,
+        projects: list[LockedProject],
+        backends: Backends,
+        tools: Mapping[PlatformName, Packages],
+    ) -> Lock:
+        artifacts = found.artifacts | backends.artifacts()
+        for packages in tools.values():
+            artifacts |= packages
+        used = {file for p in projects for files in p.backend.values() for file in files}
+        used.update(file for files in found.files.values() for file in files)
+        used.update(file for packages in tools.values() for file in packages)
+        return Lock(
+            name=canonicalize_name(self.project.settings.name or self.name),
+            version=projects[0].version,
+            inputs=digest(self.project.root, (p.path for p in projects), self.toolchain.name),
+            toolchain=self.toolchain.name,
+            python=self.toolchain.python,
+            projects=tuple(projects),
+            system=tuple(sorted(set(self.project.settings.system))),
+            platforms={
+                platform: Target(
+                    wheels=found.files.get(platform, ()),
+                    system=tuple(sorted(tools[platform])),
+                    missing=found.missing.get(platform),
+                )
+                for platform in PLATFORMS
+            },
+            artifacts={file: artifacts[file] for file in used},
+        )
+
+    async def _dependencies(self) -> Resolution:
+        constraints = await self._uv_lock_pins() if self._uv_lock.is_file() else ""
+        targets = self.previous.platforms.values() if self.previous else ()
+        files = [file for target in targets for file in target.wheels]
+        try:
+            return await self.resolver.resolve(
+                ["pyproject.toml"],
+                [runtime_requirement(self.project)],
+                preferred=pinned_versions(self.previous, files),
+                constraints=constraints,
+            )
+        except LockError as error:
+            pins = " with the versions that its uv.lock pins" if constraints else ""
+            raise LockError(f"cannot lock {self.name}{pins}: {error}") from error
+
+    @property
+    def _uv_lock(self) -> Path:
+        return workspace_root(self.project.root) / UV_LOCK
+
+    async def _uv_lock_pins(self) -> str:
+        """Return the versions in the project's uv.lock, which must be up to date."""
+        arguments = ["export", "--locked", "--format", "requirements.txt", "--no-hashes"]
+        arguments += ["--no-default-groups", "--no-emit-local", "--no-header", "--no-annotate"]
+        try:
+            return await uv.run(*arguments, "--python", sys.executable, cwd=self.project.root)
+        except uv.UvFailed as error:
+            raise LockError(f"cannot use {self._uv_lock}: {error}; run `uv lock`") from error
+
+    async def _system_tools(self) -> Mapping[PlatformName, Packages]:
+        names = self.project.settings.system
+        kept = kept_system_tools(self.previous, names, self.toolchain)
+        if kept is not None and self.resolver.released.isdisjoint(names):
+            return kept
+        return await lock_system_tools(names, self.toolchain, self.progress)
+
+    async def _locked(self, name: str, tree: Project, backends: Backends) -> LockedProject:
+        backend = await backends.resolve(tree.backend, name)
+        version = tree.version or await ask_version(name, tree.root, tree.backend)
+        return LockedProject(
+            name=name,
+            version=version,
+            path=_relative(tree.root, self.project.root),
+            backend=backend.files,
+            missing=backend.missing,
+        )
+
+    def _runtime_tree(self) -> list[Project]:
+        """Return the tree that the runtime comes from, unless it is a release."""
+        folder = runtime_folder(self.project)
+        return [] if folder is None else [read_tree(folder)]
+
+    def _outcome(self, found: Resolution) -> str:
+        counts = "/".join(str(n) for n in sorted({len(files) for files in found.files.values()}))
+        where = LOCK_FILE if not self._uv_lock.is_file() else f"{LOCK_FILE}, as uv.lock pins them"
+        without = "".join(f"; not for {platform}" for platform in found.missing)
+        return f"{counts} wheels for Python {self.toolchain.python} into {where}{without}"
+
+
+def _relative(folder: Path, root: Path) -> str:
+    return Path(os.path.relpath(folder, root)).as_posix()
+
+
+def _previous(root: Path) -> Lock | None:
+    try:
+        return load(root / LOCK_FILE)
+    except LockError:
+        return None  # it is about to be written afresh
+
+
+def _host_python() -> str:
+    return f"{sys.version_info.major}.{sys.version_info.minor}"

@@ -1,0 +1,14 @@
+"""What several commands are told in the same words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+ProjectArgument = Annotated[Path, typer.Argument(help="The project's folder.")]
+PlatformOption = Annotated[
+    str | None, typer.Option(help="linux/amd64 or linux/arm64.  [default: this machine's]")
+]
+PythonOption = Annotated[str | None, typer.Option(help="A minor version, such as 3.13.")]
