@@ -75,7 +75,7 @@ def _own(pid: int) -> int:
 
 
 async def _noops(client: RuntimeClient, until: asyncio.Future[object] | None) -> list[float]:
-    took = []
+    took: list[float] = []
     while len(took) < 300 if until is None else not until.done():
         start = time.perf_counter()
         await client.remote(far.anoop, 1)

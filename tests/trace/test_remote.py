@@ -151,7 +151,7 @@ async def test_calls_at_once_have_contexts_of_their_own(shared: LocalRuntime) ->
 
         async def one(number: int) -> None:
             traced.tenant.set(f"tenant {number}")
-            fn = traced.seen if number % 2 else traced.aseen
+            fn: Any = traced.seen if number % 2 else traced.aseen
             assert (await client.remote(fn))[0] == f"tenant {number}"
 
         await asyncio.gather(*map(one, range(40)))
