@@ -29,18 +29,13 @@ _raise_nothing_in = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.c_voi
     ("PyThreadState_SetAsyncExc", ctypes.pythonapi)
 )
 
-_DELICATE: Final = frozenset(
-    {
-        "concurrent.futures._base",
-        "concurrent.futures.thread",
-        "importlib._bootstrap",
-        "importlib._bootstrap_external",
-        "logging",
-        "queue",
-        "threading",
-    }
-)
-"""Modules that hold locks in ways that an exception from nowhere may leave locked for ever."""
+_ENTERING: Final = frozenset({"__enter__", "__exit__"})
+_LOCKING: Final = {
+    "logging": {"acquire", "release", "_acquireLock", "_releaseLock"},
+    "threading": {"_acquire_restore", "_release_save"},
+}
+"""Where an exception from nowhere may leave something locked, or not cleaned up, for ever: what
+these functions do is short, or waits for a lock in C."""
 
 _gates: Final[dict[int, Gate]] = {}
 
@@ -48,10 +43,11 @@ _gates: Final[dict[int, Gate]] = {}
 class _Told(asyncio.CancelledError):
     """What a thread is told to raise: it becomes a plain one, and the gate hears of it."""
 
-    def __new__(cls) -> asyncio.CancelledError:  # type: ignore[misc]
+    def __new__(cls, *made: asyncio.CancelledError) -> asyncio.CancelledError:  # type: ignore[misc]
+        # Python 3.11 makes it twice where another exception is being handled.
         if (gate := _gates.get(get_ident())) is not None:
             gate._given = True
-        return asyncio.CancelledError()
+        return made[0] if made else asyncio.CancelledError()
 
 
 class Gate:
@@ -80,18 +76,18 @@ class Gate:
             self._close(here)
             raise
 
-    def tell(self, *, politely: bool = False) -> bool:
+    def tell(self) -> bool:
         """Have the exception raised; from another thread.
 
-        Tells whether that is settled; else say it again a little later. The interpreter may forget
-        it where several threads are told at once; and, politely, it is put off where it might leave
-        a lock behind.
+        Tells whether that is settled; else say it again a little later. It is put off where it
+        would do harm or be lost, and the interpreter may forget it where several threads are told
+        at once.
         """
         with self._lock:
             self.asked = True
             if self._given or not self._thread:
                 return True  # whoever opens the gate the next time will see that it was asked for
-            if not (politely and _delicate(self._thread)):
+            if not _is_delicate(self._thread):
                 _raise_in(self._thread, _Told)
             return False
 
@@ -140,6 +136,18 @@ def shielded(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> 
         gate._reopen(here)
 
 
-def _delicate(thread: int) -> bool:
+def _is_delicate(thread: int) -> bool:
+    """Tell whether a thread is where the exception should not come: it is where it would come."""
     frame: Any = sys._current_frames().get(thread)
-    return frame is not None and frame.f_globals.get("__name__") in _DELICATE
+    if frame is None:
+        return False
+    name, module = frame.f_code.co_name, frame.f_globals.get("__name__")
+    if name in _ENTERING or module == "importlib._bootstrap":
+        return True
+    if name in _LOCKING.get(module, ()):
+        return True
+    while frame is not None:
+        if frame.f_code.co_name == "__del__":  # nothing is raised out of these
+            return True
+        frame = frame.f_back
+    return False

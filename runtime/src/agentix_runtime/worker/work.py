@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import contextvars
 import functools
-import inspect
 import sys
 from dataclasses import dataclass
+from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from agentix.wire import messages
@@ -50,10 +50,8 @@ _FEW: Final = 4
 _PATIENCE: Final = 1.0
 """How long to wait for a server that does not keep up."""
 
-_POLITE: Final = 0.1
-"""While it has been told to end for less long than about that, a thread is told politely."""
-
-_SLOWEST: Final = 1.0
+_SLOWEST: Final = 0.02
+"""How long to wait before a thread that has not heard is told again."""
 
 _HEARD: Final = (Call, Cancel, Taken, Signal, Reply)
 
@@ -133,8 +131,7 @@ class Worker:
 
     def _tell(self, job: Job, gate: Gate, delay: float = 0.001) -> None:
         """Cancel a call in a thread, as often as it takes to be heard."""
-        settled = gate.tell(politely=delay < _POLITE)
-        if not settled and self._running.get(job.call.id) is job:
+        if not gate.tell() and self._running.get(job.call.id) is job:
             self._loop.call_later(delay, self._tell, job, gate, min(2 * delay, _SLOWEST))
 
     def _answer(self, job: Job, result: Result) -> None:
@@ -206,7 +203,7 @@ class Worker:
             if forks.in_child():
                 forks.leave(error)
             return _failure(call, error)
-        if inspect.iscoroutine(value):
+        if type(value) is CoroutineType:
             return _Passed(None, value)
         result = encoded(call, value)
         return packed(call, result) if isinstance(result, Encoded) else result
@@ -230,7 +227,7 @@ class Worker:
     def _start(self, job: Job, target: Target | None, made: Any = None) -> None:
         """Take the first step of a call on the loop: mostly it is the only one."""
         if job.cancelled:  # on the way here
-            if inspect.iscoroutine(made):
+            if type(made) is CoroutineType:
                 made.close()
             self._answer(job, _cancelled(job))
             return
