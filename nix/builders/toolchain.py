@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 # Below lib/: parts of the standard library for a display, for Windows or for tests, what Debian
-# adds for the benefit of its own packages, and libraries for debugging the C library.
+# adds for the benefit of its own packages, libraries for debugging the C library, and such as no
+# part of the standard library is linked to.
 UNUSED = (
     "{python}/EXTERNALLY-MANAGED",
     "{python}/__phello__",
@@ -36,12 +37,16 @@ UNUSED = (
     "{python}/pydoc_data/topics.py",
     "{python}/sitecustomize.py",
     "{python}/test",
+    "{python}/turtle.py",
     "{python}/turtledemo",
     "libBrokenLocale.so.1",
     "libc_malloc_debug.so.0",
+    "libexpatw.so*",
+    "libhistory.so*",
     "libmemusage.so",
     "libnss_hesiod.so.2",
     "libpcprofile.so",
+    "libthread_db.so*",
 )
 
 # Paths of the image that libraries have compiled in, and what they become: of the same length,
