@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
 from agentix.errors import RemoteSioError
@@ -161,3 +162,11 @@ async def emit_blobs(event: str, count: int, size: int) -> None:
 def look_in(folder: str) -> None:
     """Let the worker import modules from a folder."""
     sys.path.insert(0, folder)
+
+
+async def mark(path: str, number: int, seconds: float) -> int:
+    """Take a while, and leave a mark for each time it runs."""
+    with Path(path).open("a") as file:
+        file.write(f"{number}\n")
+    await asyncio.sleep(seconds)
+    return number

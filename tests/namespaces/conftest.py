@@ -54,7 +54,7 @@ class Host(RuntimeClient):
     def __init__(
         self, url: str, token: str, *namespaces: AsyncClientNamespace, **knobs: Any
     ) -> None:
-        super().__init__(url, timeout=60, token=token, **knobs)
+        super().__init__(url, token=token, **({"timeout": 60} | knobs))
         for namespace in namespaces:
             self.register_namespace(namespace)
 
@@ -92,10 +92,11 @@ class Wire:
 
     async def cut(self) -> None:
         """Break all connections."""
-        for writer in self._writers:
-            writer.transport.abort()
-        if self._pipes:
-            await asyncio.wait(self._pipes)
+        pipes = set(self._pipes)
+        while pipes:  # one may only just have come about
+            for writer in self._writers:
+                writer.transport.abort()
+            _, pipes = await asyncio.wait(pipes, timeout=0.01)
         await asyncio.sleep(0)
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -275,10 +275,10 @@ async def until_async(host: Any, count: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("seconds", [60])
 async def test_a_busy_host_keeps_its_connection(
-    fresh: LocalRuntime, make_host: Any, make_wire: Any, seconds: int
+    fresh: LocalRuntime, make_host: Any, seconds: int
 ) -> None:
     ns = Host()
-    async with make_host(fresh.url, fresh.token, ns) as host:
+    async with make_host(fresh.url, fresh.token, ns, timeout=200) as host:
         asking = asyncio.create_task(host.remote(plugin.request, "double", 1))
         await host.events.ready("test")
         link = host.events._link

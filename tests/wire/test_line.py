@@ -48,13 +48,12 @@ def test_numbers_that_cannot_be_are_malformed() -> None:
 
 def test_a_line_is_bounded_in_items_and_bytes() -> None:
     line = Line()
-    for _ in range(MAX_ITEMS):
-        assert not line.full
+    for number in range(MAX_ITEMS):
+        assert (line.full, line.crowded) == (False, number > MAX_ITEMS // 2)
         line.add("/x", "e")
-    assert line.full
-    assert line.crowded
+    assert (line.full, line.crowded) == (True, True)
     line.taken(MAX_ITEMS - 1)
-    assert not line.crowded
+    assert (line.full, line.crowded) == (False, False)
     for _ in range(3):
         line.add("/x", "e", size=64 << 20)
     assert line.full

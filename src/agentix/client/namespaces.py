@@ -66,10 +66,11 @@ class Namespaces:
 
         Raises TypeError or ValueError for what cannot be one.
         """
-        if not isinstance(namespace, sio.AsyncClientNamespace):
-            hint = "; register it in the sandbox" if isinstance(namespace, sio.Namespace) else ""
+        given: object = namespace
+        if not isinstance(given, sio.AsyncClientNamespace):
+            hint = "; register it in the sandbox" if isinstance(given, sio.Namespace) else ""
             raise TypeError(
-                f"cannot register {namespace!r}: it is not an object of an "
+                f"cannot register {given!r}: it is not an object of an "
                 f"agentix.AsyncClientNamespace{hint}"
             )
         name = sio.checked(namespace)
