@@ -136,6 +136,20 @@ async def test_a_long_head_ends_the_channel_before_it_has_arrived() -> None:
         assert it.gave_up()
 
 
+async def test_many_small_frames_are_taken_in_many_turns_of_the_loop() -> None:
+    head = messages.dump(Record("", (0,)))
+    frame = FRAME.pack(len(head), 0, 0) + head
+    async with stage() as it:
+        sent = it.worker._sock.send(frame * 2000)
+        assert sent == len(frame) * 2000
+        seen = []
+        while it.journal.last < 2000:
+            await asyncio.sleep(0)
+            seen.append(it.journal.last)
+        steps = [now - before for before, now in zip([0, *seen], seen, strict=False)]
+        assert max(steps) <= 2 * 64  # one share as it arrives, another as its own turn
+
+
 @pytest.mark.parametrize("kind", ["ready", "value", "record"])
 async def test_a_worker_that_floods_holds_nobody_up(fresh: LocalRuntime, kind: str) -> None:
     floods: dict[str, Message] = {
