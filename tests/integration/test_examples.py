@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -96,3 +97,60 @@ def test_the_first_program_of_the_readme_runs_as_it_is_printed(tmp_path: Path) -
     assert said == ["[3 8 4]", f"{os.uname().sysname} {os.uname().release}"]
     left = {path.name for path in words.iterdir()} - {"__pycache__"}
     assert left == {"bundle.lock", "dist", "pyproject.toml", "words.py"}
+
+
+def _page(name: str) -> dict[str, str]:
+    """Collect the files that a page of the docs prints, by the name in their first line."""
+    text = (REPOSITORY / "docs" / name).read_text()
+    return dict(re.findall(r"```python\n# (\S+\.py)\n(.*?)```", text, re.DOTALL))
+
+
+def test_the_program_of_the_page_on_remote_calls_runs_as_it_is_printed(tmp_path: Path) -> None:
+    files = _page("remote-calls.md")
+    assert {*files} == {"rollout.py", "main.py", "frames.py"}
+    project = tmp_path / "rollout"
+    project.mkdir()
+    (project / "rollout.py").write_text(files["rollout.py"])
+    (project / "frames.py").write_text(
+        files["frames.py"]
+        + "\n\ndef table(count: int) -> pd.DataFrame:\n"
+        + "    return pd.DataFrame({'n': range(count), 'half': [n / 2 for n in range(count)]})\n"
+    )
+    (project / "pyproject.toml").write_text(
+        """
+[project]
+name = "rollout"
+version = "0.1.0"
+requires-python = ">=3.11"
+dependencies = ["pandas"]
+
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[tool.hatch.build]
+include = ["*.py"]
+"""
+    )
+    more = """
+async def frame() -> None:
+    from frames import table
+    config = SandboxConfig(image="host", bundle=BUNDLE)
+    async with BubblewrapProvider().session(config) as sandbox:
+        print((await sandbox.remote(table, 5))["half"].sum())
+
+
+asyncio.run(frame())
+"""
+    (tmp_path / "main.py").write_text(files["main.py"] + more)
+    run("agentix", "build", "rollout", cwd=tmp_path)
+    environment = {"PYTHONPATH": "rollout", "AGENTIX_LOG_LEVEL": "INFO"}
+    said = run("sh", "-c", f"{sys.executable} main.py 2>log", cwd=tmp_path, env=environment)
+    assert said.splitlines() == ["ValueError no such task", "too slow", "5.0"]
+    log = (tmp_path / "log").read_text()
+    assert "solving sum" in log
+    assert "plain output comes along, too" in log
+    lines = [json.loads(line) for line in (tmp_path / "traces.jsonl").read_text().splitlines()]
+    spans = {line["name"]: line for line in lines}
+    assert spans["think"]["parent_id"] == spans["solve"]["span_id"]
+    assert {line["trace_id"] for line in lines} == {spans["rollout"]["trace_id"]}
