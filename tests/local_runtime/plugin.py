@@ -147,12 +147,6 @@ async def noted() -> list[Any]:
     return list(plugin.noted)
 
 
-async def emit_to_nowhere() -> None:
-    """Emit what no host has a handler of."""
-    for _ in range(3):
-        await plugin.emit("nobody", 1)
-
-
 async def emit_blobs(event: str, count: int, size: int) -> None:
     """Send the host many large events."""
     for number in range(count):

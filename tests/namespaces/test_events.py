@@ -297,6 +297,22 @@ async def test_a_mistyped_event_is_told_of_once_on_the_host(
     assert "no handler" in told[0]
 
 
+async def test_a_mistyped_event_is_told_of_once_from_the_sandbox(
+    fresh: LocalRuntime, make_host: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    ns = Host()
+    async with make_host(fresh.url, fresh.token, ns) as host:
+        await host.remote(plugin.load)
+        for _ in range(5):
+            await ns.emit("evnet", 1)
+        await ns.emit("fail", ["said", 1])
+        assert await ns.call("echo", 1) == 1
+        await host.remote(plugin.load)
+    told = [record.getMessage() for record in caplog.records if record.name == "agentix.sio"]
+    assert len([text for text in told if "has no on_evnet" in text]) == 1
+    assert len([text for text in told if "the handler of 'fail' of /plugin failed" in text]) == 1
+
+
 async def test_a_handler_that_raises_is_logged_and_harms_no_other(
     shared: LocalRuntime, make_host: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
