@@ -94,8 +94,7 @@ def _serve(
     name: str,
     owner: int | None,
 ) -> None:
-    # This side speaks plain HTTP on a private socket. Loading TLS would cost a third of the start:
-    # aiohttp reads the machine's certificates as it is imported.
+    # This side speaks plain HTTP on a private socket, and asyncio would load TLS for nothing.
     sys.modules["ssl"] = None  # type: ignore[assignment]
     import asyncio
 

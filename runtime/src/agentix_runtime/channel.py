@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import array
 import asyncio
-import contextlib
 import errno
 import os
 import select
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 Payload: TypeAlias = Buffer | Parcel
-
-WORKER_FD: Final = 3
-"""The descriptor at which a worker finds its end."""
 
 _CHUNK: Final = 256 << 10
 _HIGH_WATER: Final = 8 << 20
@@ -382,12 +378,3 @@ def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
             found.frombytes(data[: len(data) - len(data) % found.itemsize])
     return found.tolist()
-
-
-def pair() -> tuple[socket.socket, socket.socket]:
-    """Make the two ends, with room for a burst of frames."""
-    ends = socket.socketpair()
-    for end in ends:
-        with contextlib.suppress(OSError):
-            end.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 20)
-    return ends

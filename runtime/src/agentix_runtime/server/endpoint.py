@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,8 +19,7 @@ class EndpointError(Exception):
     """The server cannot listen, or cannot read its secret; the message is one line."""
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(NamedTuple):
     """A listening socket. Callers may connect as soon as it exists: they wait in its queue."""
 
     sock: socket.socket

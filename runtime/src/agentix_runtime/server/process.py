@@ -14,11 +14,10 @@ import resource
 import signal
 import sys
 import time
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from agentix_runtime.channel import WORKER_FD, pair
+from agentix_runtime.pair import WORKER_FD, pair
 
 if TYPE_CHECKING:
     import asyncio
@@ -33,8 +32,7 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """Limits on open files: the server takes what it may have, everything else keeps its own."""
 
     soft: int
@@ -54,8 +52,7 @@ class Limits:
             resource.prlimit(pid, resource.RLIMIT_NOFILE, (self.soft, self.hard))
 
 
-@dataclass(frozen=True, slots=True)
-class Spawned:
+class Spawned(NamedTuple):
     """A worker process, leader of a session of its own, and the server's ends of what it has."""
 
     pid: int

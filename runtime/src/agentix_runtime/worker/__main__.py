@@ -19,7 +19,7 @@ import socket
 import sys
 from typing import Final
 
-from agentix_runtime.channel import WORKER_FD
+from agentix_runtime.pair import WORKER_FD
 from agentix_runtime.worker import forks, inherit, logs
 from agentix_runtime.worker.signals import Signals
 from agentix_runtime.worker.work import Worker
