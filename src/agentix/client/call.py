@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from agentix.client.connection import ConnectionLost, NotConnected
@@ -49,6 +50,7 @@ class Course:
 
     __slots__ = (
         "_asked",
+        "_lost",
         "_pause",
         "_until",
         "arrived",
@@ -71,18 +73,21 @@ class Course:
         self.arrived = False
         """Whether the runtime has said that it knows the call."""
         self._asked = 0.0
+        self._lost = 0.0
         self._until = 0.0
         self._pause = 0.0
 
-    async def wait(self, lost: ConnectionLost, began: float) -> None:
+    async def wait(self, lost: ConnectionLost) -> None:
         """Wait a while before the next attempt; raise *lost* again when there is to be none."""
-        now = asyncio.get_running_loop().time()
         if isinstance(lost, NotConnected) and not self.sent:
             raise lost
         self.sent = True
-        held = not isinstance(lost, NotConnected) and now - began > _GIVE_UP / 2
-        if held or not self._until:
-            self._until, self._pause = now + _GIVE_UP, 0.0
+        now = asyncio.get_running_loop().time()
+        if not self._until:
+            # Soon, unless connections break all the time.
+            self._pause = 0.0 if now - self._lost > _GIVE_UP else _FIRST_PAUSE
+            self._until = now + _GIVE_UP
+        self._lost = now
         if now + self._pause > self._until:
             raise lost
         await asyncio.sleep(self._pause)
@@ -96,8 +101,7 @@ class Course:
         self._asked = loop.time()
 
     def in_touch(self) -> None:
-        """Know that the runtime has answered."""
-        self.sent = self.arrived = True
+        """Know that the runtime has answered, whatever it was."""
         self._until = 0.0
 
 
@@ -169,35 +173,41 @@ class Caller:
 
     async def answer(self, course: Course, request: Call | Await | Next) -> Answer:
         """Return the answer to a request of this call, asked for as often as it takes."""
-        loop = asyncio.get_running_loop()
+        later: Await | Next | None = None
         while True:
-            began = loop.time()
             try:
                 answer = await self._ask(course, request)
             except ConnectionLost as lost:
                 if self._connection.closed:
                     raise self._connection.unreachable(lost, course.call.target) from lost
                 try:
-                    await course.wait(lost, began)
+                    await course.wait(lost)
                 except ConnectionLost:
                     raise self._connection.unreachable(lost, course.call.target) from lost
+                if later is None:
+                    wait = _MEANWHILE if course.far else request.wait
+                    later = _asking(request, wait)
                 if course.far:
                     course.far = False
                     self._events.prepare()
-                    if type(request) is Next:
-                        request = Next(request.id, request.after, _MEANWHILE)
-                    else:
-                        request = Await(request.id, _MEANWHILE)
-                elif type(request) is Call:
-                    request = Await(request.id, request.wait)
+                # Answered at once, whatever becomes of the connection then. That it was accepted
+                # means nothing: behind a tunnel, nobody may be there.
+                request = _asking(request, 0)
                 continue
+            course.in_touch()
             message = answer.sections[0].message
             unknown = isinstance(message, Failure) and message.kind == "unknown"
             if unknown and type(request) is Await and not course.arrived:
-                request = course.call  # it has not arrived, so it has not begun
-                course.far = course.only_far
+                # It has not arrived, so it has not begun.
+                course.far = course.only_far and self._events.connected
+                if course.only_far and not course.far:
+                    course.call = replace(course.call, wait=_MEANWHILE)
+                request, later = course.call, None
                 continue
-            course.in_touch()
+            course.sent = course.arrived = True
+            if later is not None and later.wait and type(message) is Pending:
+                request, later = later, None
+                continue
             return answer
 
     async def _ask(self, course: Course, request: Call | Await | Next) -> Answer:
@@ -254,6 +264,13 @@ class Caller:
                 await self._tell(Leave(self._name))
         finally:
             await self._connection.close()
+
+
+def _asking(request: Call | Await | Next, wait: int) -> Await | Next:
+    """Ask again for what a lost request has asked for, to be answered within this time."""
+    if type(request) is Next:
+        return Next(request.id, request.after, wait)
+    return Await(request.id, wait)
 
 
 def _held(work: Coroutine[Any, Any, T], tasks: set[asyncio.Task[Any]]) -> asyncio.Task[T]:
