@@ -372,7 +372,9 @@ class _Stuck:
 
 def replaces_output() -> int:
     """Put something else in the place of standard output."""
-    before, sys.stdout = sys.stdout, _Stuck()  # type: ignore[assignment]
+    before: Any = sys.stdout
+    stuck: Any = _Stuck()
+    sys.stdout = stuck
     threading.Timer(0.2, setattr, (sys, "stdout", before)).start()
     return 1
 
@@ -435,7 +437,7 @@ class _Odd(dict[Any, Any]):
 
 
 class _Shy:
-    @property
+    @property  # type: ignore[misc]
     def __class__(self) -> Any:
         raise KeyboardInterrupt
 

@@ -239,7 +239,7 @@ def told_while(gate: Gate, run: threading.Event) -> threading.Thread:
 
 def test_what_is_shielded_is_finished_first() -> None:
     gate, running = Gate(), threading.Event()
-    done = []
+    done: list[str] = []
 
     def runtime() -> None:
         running.set()
@@ -262,7 +262,7 @@ def test_what_is_shielded_is_finished_first() -> None:
 
 def test_logging_while_cleaning_up_is_not_interrupted_again() -> None:
     gate, running = Gate(), threading.Event()
-    done = []
+    done: list[int] = []
 
     def function() -> None:
         try:

@@ -66,17 +66,17 @@ def open_arguments(call: Call, memory: Memory) -> tuple[tuple[Any, ...], dict[st
     segments = call.segments
     try:
         if len(segments) == 1:
-            args, kwargs, *carried = arguments.unpickle(memory, ())
+            whole = arguments.unpickle(memory, ())
         else:
             parts = [
                 memory[start : start + length]
                 for start, length in zip(offsets(segments), segments, strict=True)
             ]
-            args, kwargs, *carried = arguments.unpickle(parts[0], parts[1:])
-        if carried:
+            whole = arguments.unpickle(parts[0], parts[1:])
+        if len(whole) > 2:
             from agentix.utils import context
 
-            context.apply(*carried)
+            context.apply(whole[2])
     except ModuleNotFoundError as exc:
         raise ArgumentsError(
             f"the arguments need the module {exc.name}, which the bundle does not have; add it to "
@@ -86,52 +86,52 @@ def open_arguments(call: Call, memory: Memory) -> tuple[tuple[Any, ...], dict[st
         raise ArgumentsError(
             f"the arguments cannot be rebuilt in the sandbox: {type(exc).__name__}: {text_of(exc)}"
         ) from exc
-    return args, kwargs
+    return whole[0], whole[1]
 
 
 class Encoded:
     """A result, encoded but still where it was; ``pack`` copies it to where it can be sent from."""
 
-    __slots__ = ("_buffers", "_message", "_stream", "size")
+    __slots__ = ("_buffers", "_head", "_stream", "size")
 
-    def __init__(self, call: Call, value: Any, number: int) -> None:
-        """Encode a call's result or, with a number from 1 on, an item of its stream."""
-        kinds = ""
-        self._stream: Sequence[Buffer]
-        self._buffers: Sequence[Buffer]
-        if call.form == "pickle":
-            pickled = arguments.dump_result(value)
-            self._stream, self._buffers = pickled.stream, pickled.buffers
-            kinds = "a" * len(self._buffers)
-        else:
-            document, self._buffers = encode(value)
-            self._stream = [document]
-            kinds = "".join("b" if type(one) is bytes else "a" for one in self._buffers)
-        segments: Segments = (sum(map(len, self._stream)), *map(len, self._buffers))
+    def __init__(
+        self,
+        call: Call,
+        number: int,
+        stream: Sequence[Buffer],
+        buffers: Sequence[Buffer],
+        kinds: str,
+    ) -> None:
+        """Describe a result in these parts or, with a number from 1 on, an item of a stream."""
+        self._stream = stream
+        self._buffers = buffers
+        segments: Segments = (sum(map(len, stream)), *map(len, buffers))
         self.size = payload_size(segments)
         if self.size > call.limit:
             raise UnencodableError(
                 f"the result takes {self.size:,} bytes, and the caller accepts {call.limit:,}"
             )
-        self._message = (
-            Item(call.id, number, call.form, kinds, segments)
-            if number
-            else Value(call.id, call.form, kinds, segments)
-        )
+        self._head = _head(call, number, kinds, segments)
 
     def pack(self) -> Outcome:
         """Copy the result into a frame's payload or into shared memory."""
-        head = messages.dump(self._message)
-        if not self._buffers and len(self._stream) == 1 and self.size <= MAX_INLINE:
-            return head, self._stream[0]
         parts = pieces(self._stream, self._buffers)
-        return head, b"".join(parts) if self.size <= MAX_INLINE else Parcel.of(parts)
+        return self._head, b"".join(parts) if self.size <= MAX_INLINE else Parcel.of(parts)
 
 
 def encoded(call: Call, value: Any, number: int = 0) -> Outcome | Encoded | Failure:
     """Encode a result or an item, and pack it if it is small. Raises nothing."""
     try:
-        made = Encoded(call, value, number)
+        if call.form == "pickle":
+            pickled = arguments.dump_result(value)
+            kinds = "a" * len(pickled.buffers)
+            made = Encoded(call, number, pickled.stream, pickled.buffers, kinds)
+        else:
+            document, buffers = encode(value)
+            if not buffers and (size := len(document)) <= MAX_INLINE and size <= call.limit:
+                return _head(call, number, "", (size,)), document
+            kinds = "".join(["b" if type(one) is bytes else "a" for one in buffers])
+            made = Encoded(call, number, [document], buffers, kinds)
     except BaseException as error:  # it runs the code of the user's objects
         return _unencodable(call, error)
     return packed(call, made) if made.size <= MAX_INLINE else made
@@ -148,6 +148,12 @@ def packed(call: Call, made: Encoded) -> Outcome | Failure:
 def end_of_stream(call: Call) -> Outcome:
     """Make the outcome of a generator that has come to its end."""
     return messages.dump(Value(call.id, call.form, "", (0,))), b""
+
+
+def _head(call: Call, number: int, kinds: str, segments: Segments) -> bytes:
+    if number:
+        return messages.dump(Item(call.id, number, call.form, kinds, segments))
+    return messages.dump(Value(call.id, call.form, kinds, segments))
 
 
 def _unencodable(call: Call, error: BaseException) -> Failure:

@@ -324,8 +324,16 @@ def _next(job: Job) -> int:
 
 def _flush() -> None:
     """Let go of what was printed, before the answer that it came before."""
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:  # somebody may have put anything there
+        _flush_each()
+
+
+def _flush_each() -> None:
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(BaseException):  # somebody may have put anything there
+        with contextlib.suppress(BaseException):
             stream.flush()
 
 
