@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextvars
+import queue
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,8 @@ from local_runtime.worker import becomes, spawned, working
 from agentix.utils import context
 from agentix.wire.arguments import MINOR
 from agentix.wire.messages import Value
+from agentix_runtime.worker import inherit
+from agentix_runtime.worker.threads import Threads
 
 BOTH = ["", "a"]
 OTHER = "3.99"
@@ -89,6 +95,22 @@ async def test_a_context_is_seen_in_threads_that_a_call_starts() -> None:
         call = server.call("hard::sets_and_tells_in_executor", "inside")
         assert await server.value(call) == ["inside"] * 4
         assert await server.value(server.call("hard::in_executor")) == ["unset"] * 4
+
+
+def test_a_thread_of_the_pool_keeps_nothing_of_the_call_that_it_was_started_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threading.Thread, "start", threading.Thread.start)
+    monkeypatch.setattr(ThreadPoolExecutor, "submit", ThreadPoolExecutor.submit)
+    inherit.install()
+    seen: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def start() -> None:
+        hard.variable.set("the call's")
+        Threads().run(lambda: seen.put(hard.variable.get()))
+
+    contextvars.copy_context().run(start)
+    assert seen.get(timeout=10) == "unset"
 
 
 async def test_a_context_that_cannot_be_applied_fails_its_call_only() -> None:

@@ -7,6 +7,7 @@ all others, so this one grows; past its bound, calls wait their turn.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import queue
 import threading
 from collections import deque
@@ -44,7 +45,7 @@ class Threads:
                 target=self._work, args=(inbox,), name=f"agentix-{len(self._all)}", daemon=True
             )
             try:
-                thread.start()
+                contextvars.Context().run(thread.start)  # not in that of whoever needs it
             except RuntimeError:  # the sandbox may have no more threads
                 if not self._all:
                     raise
