@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -27,7 +26,8 @@ class Proxy:
     """Passes bytes on, over a Unix socket or over TCP as the runtime has it.
 
     ``cut`` breaks all connections, at once or after so many more bytes; while ``refusing``, new
-    ones are closed as soon as they are made; while ``holding``, nothing is passed on.
+    ones are closed as soon as they are made; while ``holding``, nothing is passed on. A connection
+    to nobody is closed, too, ``linger`` seconds after it was accepted.
     """
 
     def __init__(self, runtime: LocalRuntime) -> None:
@@ -39,6 +39,7 @@ class Proxy:
         self._moving = asyncio.Event()
         self._moving.set()
         self.refusing = False
+        self.linger = 0.0
         self.accepted = 0
         """How many connections there have been."""
         self.passed: dict[Direction, int] = {"there": 0, "back": 0}
@@ -112,7 +113,10 @@ class Proxy:
             else:
                 far, there = await asyncio.open_unix_connection(self._runtime.socket)
         except OSError:
-            back.transport.abort()
+            try:
+                await asyncio.sleep(self.linger)
+            finally:
+                back.transport.abort()
             return
         pair = back, there
         self._links.add(pair)
@@ -128,7 +132,7 @@ class Proxy:
     async def _pass(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, direction: Direction
     ) -> None:
-        with contextlib.suppress(OSError):
+        try:
             while data := await reader.read(_PIECE):
                 await self._moving.wait()
                 if self._cut is not None and self._cut[0] == direction:
@@ -146,3 +150,5 @@ class Proxy:
                 await writer.drain()
             if writer.can_write_eof():
                 writer.write_eof()
+        except OSError:
+            writer.transport.abort()

@@ -1,0 +1,85 @@
+"""Connections that break all the time, and those behind which nobody is: time is lost, no result."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from local_runtime import LocalRuntime, far, flows
+from local_runtime.proxy import Proxy
+
+from agentix import RuntimeUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+SYNC = pytest.mark.parametrize("sync", [1000, 20, None])
+
+
+@pytest.fixture(scope="module", params=["unix", "tcp"])
+def runtime(request: pytest.FixtureRequest) -> Iterator[LocalRuntime]:
+    with LocalRuntime(tcp=request.param == "tcp") as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def cutting(proxy: Proxy, pause: float) -> AsyncIterator[None]:
+    """Break all connections again and again."""
+
+    async def cut() -> None:
+        while True:
+            await asyncio.sleep(pause)
+            proxy.cut()
+
+    task = asyncio.create_task(cut())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@SYNC
+async def test_a_connection_cut_every_50_ms_costs_no_call_its_result(
+    runtime: LocalRuntime, sync: int | None
+) -> None:
+    name = os.urandom(8).hex()
+    async with Proxy(runtime) as proxy, proxy.client(http_sync_ms=sync) as client:
+        await client.remote(far.noop)
+        async with cutting(proxy, 0.05):
+            calls = [client.remote(flows.once, f"{name}{n}", 4.5, n) for n in range(5)]
+            assert await asyncio.gather(*calls) == [(1, bytes(n)) for n in range(5)]
+            # One call that begins only now, and a thread's.
+            assert await client.remote(far.noop, 7) == 7
+            assert [n async for n in client.remote(flows.anumbers, 300)] == [*range(300)]
+            slow = client.remote(flows.slow, 3.0)
+            assert [item async for item in slow] == ["first", "second"]
+
+
+@pytest.mark.parametrize("linger", [0.0, 0.3, 1.2])
+@pytest.mark.parametrize("function", [flows.once, flows.slow])
+async def test_nobody_behind_a_tunnel_that_accepts_is_a_definite_error(
+    linger: float, function: object
+) -> None:
+    with LocalRuntime() as runtime:
+        async with Proxy(runtime) as proxy, proxy.client(timeout=None) as client:
+            if function is flows.once:
+                call = asyncio.create_task(client.remote(flows.once, "never", 60))
+                while not await client.remote(flows.ran, "never"):
+                    await asyncio.sleep(0.01)
+            else:
+                stream = client.remote(flows.slow, 60)
+                assert await anext(stream) == "first"
+                call = asyncio.create_task(anext(stream))
+            proxy.linger = linger
+            start = time.perf_counter()
+            runtime.process.kill()
+            with pytest.raises(RuntimeUnreachable, match="closed the connection"):
+                await call
+            assert time.perf_counter() - start < 3
+            with pytest.raises(RuntimeUnreachable):
+                await client.remote(far.noop)
