@@ -79,9 +79,8 @@ class Gate:
     def tell(self) -> bool:
         """Have the exception raised; from another thread.
 
-        Tells whether that is settled; else say it again a little later. It is put off where it
-        would do harm or be lost, and the interpreter may forget it where several threads are told
-        at once.
+        Tells whether that is settled; else say it again a little later: it is put off where it
+        would do harm or be lost, and comes when a thread that waits in C returns.
         """
         with self._lock:
             self.asked = True
