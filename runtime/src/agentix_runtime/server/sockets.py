@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 
+import engineio
 import engineio.exceptions
 import socketio
 from aiohttp import web
@@ -61,7 +63,41 @@ class _Connection:
         self.told: dict[int, str] = {}
         self.got = 0
         self.pump: asyncio.Task[None] | None = None
-        self.left: Callable[[], None] = lambda: None
+        self.left: Callable[[], None] = _nothing
+
+    def silence(self) -> None:
+        """Send nothing more, and keep its client for gone.
+
+        A client that is here anew has lost it, and the network may not tell that for minutes. What
+        was sent on it would be lost; what still arrives on it was sent in its time.
+        """
+        if self.pump is not None:
+            self.pump.cancel()
+        self.left()
+        self.left = _nothing
+
+
+def _nothing() -> None:
+    """Do nothing."""
+
+
+_pings: ContextVar[list[asyncio.Task[Any]]] = ContextVar("pings")
+"""What waits to ping the connection that is served in this context."""
+
+
+class _EngineIO(engineio.AsyncServer):  # type: ignore[misc]
+    """The transport, whose connections start nothing of their own but pings."""
+
+    def start_background_task(self, target: Any, *args: Any, **options: Any) -> Any:
+        task = super().start_background_task(target, *args, **options)
+        pings = _pings.get()
+        pings[:] = [*(ping for ping in pings if not ping.done()), task]
+        return task
+
+
+class _SocketIO(socketio.AsyncServer):  # type: ignore[misc]
+    def _engineio_server_class(self) -> type[engineio.AsyncServer]:
+        return _EngineIO
 
 
 class Sockets:
@@ -71,7 +107,7 @@ class Sockets:
         self._events = events
         self._connections: dict[str, _Connection] = {}
         silent = logging.Logger("agentix.socketio", logging.CRITICAL + 1)
-        sio = self._sio = socketio.AsyncServer(
+        sio = self._sio = _SocketIO(
             async_mode="aiohttp",
             serializer=StrictPacket,
             namespaces="*",
@@ -112,7 +148,13 @@ class Sockets:
             return web.Response(status=404, text="there is nothing here\n")
         if request.headers.get("Content-Type") != CONTENT_TYPE:
             return web.Response(status=426, text="the runtime speaks another protocol\n")
-        response: web.StreamResponse = await self._sio.handle_request(request)
+        pings: list[asyncio.Task[Any]] = []
+        _pings.set(pings)
+        try:
+            response: web.StreamResponse = await self._sio.handle_request(request)
+        finally:
+            for ping in pings:  # which would keep all of the connection until its time has come
+                ping.cancel()
         return response
 
     def _guarded(self, handler: Callable[..., None]) -> Callable[..., Any]:
@@ -141,6 +183,9 @@ class Sockets:
             raise MalformedError("a client says twice who it is")
         connection = _Connection(eio_sid)
         guest = self._events.arrive(connection, name, known, seen, namespaces)
+        for other in self._connections.values():
+            if other.guest.name == guest.name:
+                other.silence()
         connection.guest = guest
         self._connections[eio_sid] = connection
         connection.left = self._events.calls.connected(guest.name)
@@ -239,9 +284,7 @@ class Sockets:
         connection.asks.clear()
         for asking in asks:
             asking.leave()
-        if connection.pump is not None:
-            connection.pump.cancel()
-        connection.left()
+        connection.silence()
         self._events.leave(connection.guest, connection, for_good=for_good)
 
 
