@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from typing import Any
 
 import pytest
 
@@ -231,3 +232,24 @@ async def test_a_bad_record_harms_no_other(bad: bytes) -> None:
 def test_records_that_end_early_are_an_error(data: bytes) -> None:
     [found] = records.load_all(data, 3)
     assert isinstance(found, MalformedError)
+
+
+class Counted(list[bytes]):
+    """Counts how often something is taken out."""
+
+    deletions = 0
+
+    def __delitem__(self, which: Any) -> None:
+        self.deletions += 1
+        super().__delitem__(which)
+
+
+async def test_room_for_a_large_record_is_made_at_once() -> None:
+    journal = Journal()
+    kept = journal._records = Counted()
+    for _ in range(10_000):
+        journal.append(bytes(1000))
+    journal.append(bytes(16 << 20))
+    assert kept.deletions == 1, "each makes all that follow move up"
+    assert len(kept) == 1
+    assert (await journal.follow("one", journal.id, 0, 0))[:2] == (10_001, 1)

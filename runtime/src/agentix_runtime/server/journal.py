@@ -200,9 +200,11 @@ class Journal:
     def _make_room(self) -> None:
         """Drop the oldest records: a part of all, and more while they are too large."""
         count = max(1, len(self._records) // _DROPPED_AT_ONCE)
-        self._let_go(count)
-        while self._bytes > _MOST_BYTES and len(self._records) > 1:
-            self._let_go(1)
+        left = self._bytes - sum(map(len, self._records[:count]))
+        while left > _MOST_BYTES and count < len(self._records) - 1:
+            left -= len(self._records[count])
+            count += 1
+        self._let_go(count)  # at once: each time, all that follow move up
 
     def _let_go(self, count: int) -> None:
         if count > 0:
