@@ -226,3 +226,18 @@ def test_a_handler_s_error_is_shown_once_and_stops_nothing(
         logger.removeHandler(bad)
     assert capsys.readouterr().err.count("ValueError: bad handler") == 1
     assert kept.messages("far") == ["y"]
+
+
+def test_loggers_remember_no_levels_that_a_sandbox_makes_up(kept: Any) -> None:
+    replay = LogReplay("box")
+    logger = logging.getLogger("far.levels")
+    for level in range(200):
+        replay.deliver(Log(A_TIME, 1000 + level, logger.name, "here"))
+    assert len(kept.records) == 200
+    assert len(logger._cache) < 60  # type: ignore[attr-defined]
+    logging.disable(2000)
+    try:
+        replay.deliver(Log(A_TIME, 1500, logger.name, "not"))
+    finally:
+        logging.disable(logging.NOTSET)
+    assert len(kept.records) == 200

@@ -80,7 +80,7 @@ class LogReplay:
             elif _CIRCLING not in entry.extra:
                 name = line(entry.logger) or "root"
                 logger = _logger(name)
-                if logger.isEnabledFor(entry.level):
+                if _wants(logger, entry.level):
                     logger.handle(self._record(entry, name))
         except Exception:
             self._complain()
@@ -217,6 +217,16 @@ def _plain(value: Plain) -> Plain:
     if isinstance(value, dict):
         return {text(key): _plain(item) for key, item in value.items()}
     return value
+
+
+def _wants(logger: logging.Logger, level: int) -> bool:
+    """Tell whether a logger takes records of a level.
+
+    It remembers what it was asked, for as long as it lives: only levels that there are.
+    """
+    if level <= logging.CRITICAL:
+        return logger.isEnabledFor(level)
+    return not logger.disabled and logger.manager.disable < level >= logger.getEffectiveLevel()
 
 
 def _logger(name: str) -> logging.Logger:
