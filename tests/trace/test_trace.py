@@ -257,3 +257,20 @@ def test_a_sandbox_that_never_ends_its_spans_is_forgotten(heard: Heard) -> None:
         replay.deliver(entry)
         heard.events.clear()
     assert len(replay._open) < 10
+
+
+def test_what_a_sandbox_makes_up_is_written_harmlessly(tmp_path: Path) -> None:
+    out, path = io.StringIO(), tmp_path / "t.jsonl"
+    lines = trace.JsonlProcessor(path)
+    event = records.SpanEvent(
+        "end", "t", "s", "", "a\x1b[2J\nb\ud800", 1, 2, "error", "\x1b]0;", {"\x1b": "\x1b"}, []
+    )
+    before = trace.get_processors()
+    trace.set_processors([trace.ConsoleProcessor(out), lines])
+    try:
+        TraceReplay().deliver(event)
+    finally:
+        trace.shutdown()
+        trace.set_processors(before)
+    assert out.getvalue().removesuffix("\n").isprintable()
+    assert json.loads(path.read_text())["name"] == event.name

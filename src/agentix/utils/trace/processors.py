@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from agentix.text import plain
 from agentix.utils.trace.export import export_span, export_trace
 from agentix.wire import records
 
@@ -53,8 +54,11 @@ class JsonlProcessor(Processor):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._lock = threading.Lock()
-        # By lines: a process that is killed leaves whole ones.
-        self._file: TextIO | None = Path(path).open("a", 1, encoding="utf-8")  # noqa: SIM115
+        # By lines: a process that is killed leaves whole ones. A surrogate, which no UTF-8 can
+        # hold, becomes the escape that JSON has for it.
+        self._file: TextIO | None = Path(path).open(  # noqa: SIM115
+            "a", 1, encoding="utf-8", errors="backslashreplace"
+        )
 
     def on_trace_end(self, t: Trace) -> None:
         """Write the trace."""
@@ -132,7 +136,7 @@ class ConsoleProcessor(Processor):
 
     def _print(self, what: str, more: dict[str, Any]) -> None:
         told = "".join(f"  {key}={records.as_plain(value)!r:.200}" for key, value in more.items())
-        print(what + told, file=self._file or sys.stderr)
+        print(plain(what + told, None), file=self._file or sys.stderr)
 
     def force_flush(self) -> None:
         """Flush the stream."""
