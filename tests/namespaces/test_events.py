@@ -337,3 +337,15 @@ async def test_two_hosts_have_the_events_and_the_last_one_the_requests(
         assert await one.remote(plugin.request, "double", 1) == 3
         await one.remote(plugin.emit, "event", 1)
         await until(lambda: first.events == second.events == [1], "both have it")
+
+
+async def test_a_handler_that_is_cancelled_is_a_reply_too(
+    shared: LocalRuntime, make_host: Any
+) -> None:
+    class Cancelled(Host):
+        async def on_double(self, data: Any) -> Any:
+            raise asyncio.CancelledError
+
+    async with make_host(shared.url, shared.token, Cancelled()) as host:
+        kind, _, status, seconds = await host.remote(plugin.failing, "double", 1)
+        assert (kind, status, seconds < 10) == ("asyncio.exceptions.CancelledError", None, True)

@@ -140,9 +140,9 @@ class Namespaces:
             if inspect.isawaitable(made):
                 made = await made
             reply: Reply = ("", "", None, plain.dump(made) if request else b"")
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
             reply = _described(error)
-            if not request:
+            if not request and isinstance(error, Exception):
                 _log.exception("the handler of %r of %s failed", printable(event), name)
         finally:
             self._count -= 1
@@ -175,7 +175,7 @@ async def _told(handler: Callable[..., Any], event: str, arguments: tuple[Any, .
         _log.exception("a handler of %r failed", event)
 
 
-def _described(error: Exception) -> Reply:
+def _described(error: BaseException) -> Reply:
     """Describe a handler's failure for the sandbox."""
     if isinstance(error, RemoteSioError):
         name, text = error.type, error.message
