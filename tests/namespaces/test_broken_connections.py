@@ -6,10 +6,12 @@ import asyncio
 import os
 import random
 import signal
+import socket
 import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 from local_runtime import LocalRuntime, far, plugin, python
@@ -87,6 +89,22 @@ async def _send(ns: Host, count: int) -> list[Any]:
         await ns.emit("note", number)
         values.append(await ns.call("echo", number))
     return values
+
+
+async def test_calls_that_wait_for_a_connection_fail_when_the_client_is_closed(
+    make_host: Any, tmp_path: Path
+) -> None:
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(tmp_path / "s"))
+        silent.listen()
+        url = f"http+unix://{quote(str(tmp_path / 's'), safe='')}"
+        for namespaces, knobs in (((Host(),), {}), ((), {"http_sync_ms": None})):
+            host = make_host(url, "secret", *namespaces, **knobs)
+            call = asyncio.create_task(host.remote(far.anoop))
+            await until(lambda: host.events._opening is not None)  # noqa: B023
+            await host.close()
+            with pytest.raises(RuntimeUnreachable, match="the client was closed"):
+                await asyncio.wait_for(call, 20)
 
 
 async def test_events_wait_for_a_host_that_is_cut_off_for_a_while(

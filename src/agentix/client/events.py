@@ -262,8 +262,12 @@ class Events:
         if self._link is not None:
             return self._link
         self.prepare()
-        assert self._opening is not None  # noqa: S101
-        return await asyncio.shield(self._opening)
+        opening = self._opening
+        assert opening is not None  # noqa: S101
+        await asyncio.wait([opening])  # which goes on for others if this is cancelled
+        if opening.cancelled():
+            raise ConnectionLost("the client was closed")
+        return opening.result()
 
     def _opened(self, task: asyncio.Task[Link]) -> None:
         self._opening = None
