@@ -63,6 +63,18 @@ async def test_frames_arrive_whole_and_in_order_in_both_directions() -> None:
     assert await right.lost()
 
 
+async def test_what_a_dead_worker_left_is_taken_and_its_children_can_add_nothing() -> None:
+    ours, theirs = pair()
+    end = End(ours)
+    theirs.sendall(b"".join((FRAME.pack(1, 0, 0), b"h")) * 1000)
+    end.channel.shut()
+    with theirs, pytest.raises(BrokenPipeError):
+        theirs.sendall(b"more")
+    end.channel.drain()
+    assert end.frames == [(b"h", b"")] * 1000
+    assert end.reasons
+
+
 async def test_threads_may_send_at_the_same_time() -> None:
     left, right = (End(sock) for sock in pair())
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,6 +127,38 @@ async def test_a_second_outcome_and_one_of_no_call_are_dropped() -> None:
         assert value.segments == (5,)
         assert not it.gave_up()
         assert memory() == 0
+
+
+_FLOOD = """
+import socket, sys
+other = socket.socket(fileno=int(sys.argv[1]))
+frames = bytes.fromhex(sys.argv[2]) * 5000
+print("ready", flush=True)
+try:
+    while True:
+        other.sendall(frames)
+except BrokenPipeError:
+    pass
+"""
+
+
+@pytest.mark.timeout(60)
+async def test_a_child_of_a_dead_worker_that_writes_without_end_holds_nobody_up() -> None:
+    head = messages.dump(Record("", (0,)))
+    async with stage() as it:
+        other = it.worker._sock.dup()
+        other.setblocking(True)
+        frame = (FRAME.pack(len(head), 0, 0) + head).hex()
+        with subprocess.Popen(
+            [sys.executable, "-c", _FLOOD, str(other.fileno()), frame],
+            pass_fds=[other.fileno()],
+            stdout=subprocess.PIPE,
+        ) as child:
+            other.close()
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"ready\n"
+            it.end()
+        assert child.returncode == 0
 
 
 async def test_a_long_head_ends_the_channel_before_it_has_arrived() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import array
 import asyncio
+import contextlib
 import errno
 import os
 import select
@@ -165,8 +166,14 @@ class Channel:
             self._room.clear()
             await self._room.wait()
 
+    def shut(self) -> None:
+        """Have nothing more written to this end, whoever has got hold of the other one."""
+        if not self.closed:
+            with contextlib.suppress(OSError):
+                self._sock.shutdown(socket.SHUT_RD)
+
     def drain(self) -> None:
-        """Read what the other end left behind when it ended."""
+        """Read what the other end has written by now."""
         while not self.closed and self._readable():
             pass
 

@@ -142,6 +142,7 @@ class Worker:
 
     def end(self, code: int) -> None:
         """Take what it left behind, and fail the calls that it did not answer."""
+        self._channel.shut()  # a child of its may have the other end, and write without end
         self._channel.drain()
         self._channel.close()
         self._outputs.ended()
