@@ -174,3 +174,15 @@ def test_the_sandboxs_half_loads_neither_socketio_nor_aiohttp() -> None:
     )
     loaded = json.loads(subprocess.check_output([sys.executable, "-I", "-c", code]))
     assert not {"socketio", "engineio", "aiohttp", "asyncio", "msgpack"} & set(loaded)
+
+
+def test_a_sandbox_refuses_what_its_client_would_before_the_first_call() -> None:
+    info = agentix.SandboxInfo(agentix.SandboxId("box"), "http://127.0.0.1:1", "running")
+    box = agentix.Sandbox(info)
+    with pytest.raises(ValueError, match="reserved"):
+        box.register_namespace(host("/rpc"))
+    with pytest.raises(TypeError, match="register it in the sandbox"):
+        box.register_namespace(sandbox("/x"))  # type: ignore[arg-type]
+    box.register_namespace(host("/x"))
+    with pytest.raises(ValueError, match="has the namespace /x already"):
+        box.register_namespace(host("/x"))

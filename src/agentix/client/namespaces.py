@@ -21,7 +21,7 @@ from agentix.wire.messages import shorten
 from agentix.wire.protocol import MAX_TARGET
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 _log = logging.getLogger("agentix.sio")
 
@@ -66,20 +66,7 @@ class Namespaces:
 
         Raises TypeError or ValueError for what cannot be one.
         """
-        given: object = namespace
-        if not isinstance(given, sio.AsyncClientNamespace):
-            hint = "; register it in the sandbox" if isinstance(given, sio.Namespace) else ""
-            raise TypeError(
-                f"cannot register {given!r}: it is not an object of an "
-                f"agentix.AsyncClientNamespace{hint}"
-            )
-        name = sio.checked(namespace)
-        if name in self._all:
-            raise ValueError(
-                f"cannot register {type(namespace).__qualname__}: "
-                f"{type(self._all[name]).__qualname__} has the namespace {name} already"
-            )
-        self._all[name] = namespace
+        self._all[admitted(namespace, self._all)] = namespace
         namespace._set_client(client)  # type: ignore[attr-defined]
 
     def begin(self, name: str, event: str, request: int, data: bytes) -> None:
@@ -155,6 +142,26 @@ class Namespaces:
         if (name, event) not in self._warned and len(self._warned) < _MOST_WARNINGS:
             self._warned.add((name, event))
             _log.warning("events %r of %s are dropped: %s", printable(event), name, why)
+
+
+def admitted(namespace: object, others: Mapping[str, object]) -> str:
+    """Give the name of a host's namespace that can be registered beside others.
+
+    Raises TypeError or ValueError for what cannot be.
+    """
+    if not isinstance(namespace, sio.AsyncClientNamespace):
+        hint = "; register it in the sandbox" if isinstance(namespace, sio.Namespace) else ""
+        raise TypeError(
+            f"cannot register {namespace!r}: it is not an object of an "
+            f"agentix.AsyncClientNamespace{hint}"
+        )
+    name = sio.checked(namespace)
+    if name in others:
+        raise ValueError(
+            f"cannot register {type(namespace).__qualname__}: "
+            f"{type(others[name]).__qualname__} has the namespace {name} already"
+        )
+    return name
 
 
 def _handler(namespace: Any, event: str) -> Callable[..., Any] | None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NewType
 
 from agentix.client import RuntimeClient
+from agentix.client.namespaces import admitted
 from agentix.client.remote import Remote
 from agentix.client.runtime import check_knobs
 from agentix.errors import ProviderError
@@ -43,7 +44,7 @@ class Sandbox(Remote):
         self._token = token
         self._timeout: float | None = 300
         self._http_sync_ms: int | None = 1000
-        self._namespaces: list[AsyncClientNamespace] = []
+        self._namespaces: dict[str, AsyncClientNamespace] = {}
         self._client: RuntimeClient | None = None
         self._closed = False
 
@@ -94,7 +95,7 @@ class Sandbox(Remote):
         Raises ProviderError after that, and TypeError or ValueError for what is no namespace.
         """
         self._check_unused(f"register_namespace({type(namespace).__qualname__})")
-        self._namespaces.append(namespace)
+        self._namespaces[admitted(namespace, self._namespaces)] = namespace
 
     async def health(self) -> Health:
         """Ask the runtime how it is; RuntimeUnreachable when it does not answer."""
@@ -147,7 +148,7 @@ class Sandbox(Remote):
                 token=self._token,
             )
             client._speaks_for(self.sandbox_id)
-            for namespace in self._namespaces:
+            for namespace in self._namespaces.values():
                 client.register_namespace(namespace)
             self._client = client
         return self._client
