@@ -14,6 +14,8 @@ import stat
 class HeldSocket:
     """The socket at a path, by descriptor; OSError when there is none, or something else."""
 
+    _descriptor = -1
+
     def __init__(self, path: str) -> None:
         self._descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
         if not stat.S_ISSOCK(os.fstat(self._descriptor).st_mode):
@@ -27,4 +29,10 @@ class HeldSocket:
 
     def close(self) -> None:
         """Let go of it."""
-        os.close(self._descriptor)
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        """Let go of it, also where a client is left open."""
+        self.close()

@@ -80,6 +80,10 @@ class _EngineIO(engineio.AsyncClient):  # type: ignore[misc]
     """The transport; its messages are taken in the loop that reads them, one after the other."""
 
     async def _receive_packet(self, pkt: Any) -> None:
+        reading = asyncio.current_task()
+        if reading is not None and reading.cancelling():
+            # Before Python 3.12, wait_for may lose this where a message comes at the same time.
+            raise asyncio.CancelledError
         kind = pkt.packet_type
         if kind == packet.MESSAGE:
             await self.handlers["message"](pkt.data)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 async def items(
+    owner: object,
     caller: Caller,
     course: Course,
     job: Job,
@@ -29,7 +30,8 @@ async def items(
 ) -> AsyncGenerator[Any, None]:
     """Yield what the generator of a call yields; raise what it raises.
 
-    The *deadlines* are those of each item. Leaving early ends the generator in the sandbox.
+    The *deadlines* are those of each item. Leaving early ends the generator in the sandbox. The
+    *owner* is kept from being collected meanwhile, with which the caller would be closed.
     """
     ended = False
     coming = caller.hold(_begin(caller, course))
