@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
-from local_runtime import LocalRuntime, far, plugin, python
+from local_runtime import LocalRuntime, descriptors, far, plugin, python
 
 from agentix.errors import RemoteSioError, RuntimeUnreachable
 from agentix.sio import AsyncClientNamespace
@@ -105,6 +105,21 @@ async def test_calls_that_wait_for_a_connection_fail_when_the_client_is_closed(
             await host.close()
             with pytest.raises(RuntimeUnreachable, match="the client was closed"):
                 await asyncio.wait_for(call, 20)
+
+
+async def test_a_client_whose_closing_is_cancelled_leaves_nothing_open(
+    fresh: LocalRuntime, make_host: Any
+) -> None:
+    before = asyncio.all_tasks(), len(descriptors())
+    for turns in range(1, 40, 3):
+        host = make_host(fresh.url, fresh.token, Host())
+        await host.remote(far.anoop)
+        closing = asyncio.create_task(host.close())
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        await until(lambda: (asyncio.all_tasks(), len(descriptors())) == before)
 
 
 async def test_events_wait_for_a_host_that_is_cut_off_for_a_while(

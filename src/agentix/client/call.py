@@ -253,17 +253,17 @@ class Caller:
         """Fail what is under way and say farewell, which ends all that is left of it."""
         if not self._connection.end():
             return
-        try:
+        async with contextlib.AsyncExitStack() as ends:  # all of them, also if this is cancelled
+            ends.push_async_callback(self._connection.close)
+            if self._follower is not None:
+                ends.push_async_callback(self._tell, Leave(self._name))
+            # Without connections they end themselves.
+            ends.push_async_callback(_all_ended, self._background, _FAREWELL)
+            ends.push_async_callback(self._events.close)
+            if self._follower is not None:
+                ends.push_async_callback(self._follower.close)
             # The farewell says what they have to say.
             await _all_ended(self._telling, 0)
-            if self._follower is not None:
-                await self._follower.close()
-            await self._events.close()
-            await _all_ended(self._background, _FAREWELL)  # without connections they end themselves
-            if self._follower is not None:
-                await self._tell(Leave(self._name))
-        finally:
-            await self._connection.close()
 
 
 def _asking(request: Call | Await | Next, wait: int) -> Await | Next:

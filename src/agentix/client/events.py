@@ -85,10 +85,8 @@ class Events:
 
     # For the client
 
-    def register(
-        self, namespace: AsyncClientNamespace, here: Callable[[], Events] | None = None
-    ) -> None:
-        """Have a namespace's handlers called, and let it send events: by what *here* gives then.
+    def register(self, namespace: AsyncClientNamespace) -> None:
+        """Have a namespace's handlers called, and let it send events.
 
         Raises RuntimeError once there has been a call, and TypeError or ValueError for what cannot
         be registered.
@@ -100,7 +98,7 @@ class Events:
             )
         if self._namespaces is None:
             self._namespaces = Namespaces(self._reply, self._wake.set)
-        self._namespaces.add(namespace, _Client(here or (lambda: self), namespace))
+        self._namespaces.add(namespace, _Client(self, namespace))
 
     async def ready(self, target: str) -> None:
         """See that the namespaces are connected before something is called that may use them.
@@ -170,29 +168,39 @@ class Events:
         """Send what waits to be sent, say farewell and close everything, in bounded time."""
         if self._closed:
             return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_FAREWELL):
-                while self._link is not None and not self._line.empty:
-                    self._room.clear()
-                    await self._room.wait()
+        async with contextlib.AsyncExitStack() as ends:  # all of it, also if this is cancelled
+            ends.push_async_callback(self._end)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_FAREWELL):
+                    while self._link is not None and not self._line.empty:
+                        self._room.clear()
+                        await self._room.wait()
+
+    async def _end(self) -> None:
         self._closed = True
         tasks = [one for one in (self._opening, self._pumping, *self._tasks) if one is not None]
         for task in tasks:
             task.cancel()
         self._fail(ConnectionLost("the client was closed"))
-        if self._namespaces is not None:
-            self._namespaces.cancel()
-            if self._link is not None:
-                self._namespaces.tell("disconnect", "client disconnect")
-            await self._namespaces.close(_FAREWELL)
-        await asyncio.gather(*tasks, return_exceptions=True)
-        if self._link is not None:
-            await self._link.emit(_OURS, "bye")
-            await self._link.close()
-            self._link = None
-        if self._socket is not None:
-            self._socket.close()
-            self._socket = None
+        async with contextlib.AsyncExitStack() as ends:
+            ends.push_async_callback(self._disconnect)
+            ends.push_async_callback(asyncio.gather, *tasks, return_exceptions=True)
+            if self._namespaces is not None:
+                self._namespaces.cancel()
+                if self._link is not None:
+                    self._namespaces.tell("disconnect", "client disconnect")
+                await self._namespaces.close(_FAREWELL)
+
+    async def _disconnect(self) -> None:
+        link, self._link = self._link, None
+        try:
+            if link is not None:
+                await link.emit(_OURS, "bye")
+                await link.close()
+        finally:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
 
     # For namespaces
 
@@ -489,17 +497,14 @@ class Events:
 class _Client:
     """What a namespace has for its client: python-socketio's methods, as far as they make sense."""
 
-    def __init__(self, here: Callable[[], Events], namespace: AsyncClientNamespace) -> None:
-        self._here = here
+    def __init__(self, events: Events, namespace: AsyncClientNamespace) -> None:
+        self._events = events
         self._namespace = namespace
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now, for the loop that asks."""
-        try:
-            return self._here().connected
-        except RuntimeError:
-            return False
+        """Whether there is a connection now."""
+        return self._events._link is not None
 
     async def emit(
         self,
@@ -511,9 +516,9 @@ class _Client:
         """Send an event; a callback gets what the sandbox's handler returns."""
         name, event = self._checked(namespace, event)
         if callback is None:
-            await self._here().send(name, event, data)
+            await self._events.send(name, event, data)
         else:
-            self._here()._start(self._call_back(name, event, data, callback))
+            self._events._start(self._call_back(name, event, data, callback))
 
     async def send(
         self,
@@ -533,7 +538,7 @@ class _Client:
     ) -> Any:
         """Send an event, and give what the sandbox's handler returns."""
         name, event = self._checked(namespace, event)
-        return await self._here().call(name, event, data, timeout)
+        return await self._events.call(name, event, data, timeout)
 
     async def disconnect(self) -> None:
         """Refuse to: the connection is the whole client's."""
@@ -543,7 +548,7 @@ class _Client:
         self, name: str, event: str, data: Any, callback: Callable[..., Any]
     ) -> None:
         try:
-            made = callback(await self._here().call(name, event, data, None))
+            made = callback(await self._events.call(name, event, data, None))
             if asyncio.iscoroutine(made):
                 await made
         except Exception:

@@ -198,8 +198,8 @@ class Follower:
         if task is None:
             return
         task.cancel()
-        await asyncio.wait([task])
         try:
+            await asyncio.wait([task])
             with contextlib.suppress(
                 ConnectionLost, RuntimeUnreachable, MalformedError, TimeoutError
             ):
@@ -224,8 +224,7 @@ class Follower:
             except (ConnectionLost, RuntimeUnreachable, MalformedError):
                 self._hurry.clear()
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(pause):
-                        await self._hurry.wait()
+                    await asyncio.wait_for(self._hurry.wait(), pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _deliver_and_follow(self) -> None:
