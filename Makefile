@@ -1,5 +1,5 @@
 # Thin: each target is one command that a person could type.
-.PHONY: help setup demo test check fuzz bench pins requirements clean
+.PHONY: help setup demo test check fuzz soak bench pins requirements clean
 
 PYTHON := .venv/bin/python
 
@@ -22,6 +22,9 @@ check: setup ## formatting, lint, types, layers
 fuzz: setup ## throw hostile bytes at every reader, SECONDS=60 each
 	@.venv/bin/uv pip install --quiet --require-hashes --no-deps --target .cache/fuzz/lib -r tests/fuzz/requirements.txt
 	@PYTHONPATH=.cache/fuzz/lib SECONDS=$(or $(SECONDS),60) $(PYTHON) tests/fuzz
+
+soak: setup ## call one runtime in every way while things break, for MINUTES=10
+	@$(PYTHON) tests/soak --minutes $(or $(MINUTES),10)
 
 bench: setup ## measure, each number next to its reference
 	@$(PYTHON) tests/benchmarks

@@ -1,21 +1,25 @@
-"""Connections that break all the time, and those behind which nobody is: time is lost, no result."""
+"""Connections that break all the time cost no result; one to nobody costs three seconds."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import os
+import random
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 from local_runtime import LocalRuntime, far, flows
 from local_runtime.proxy import Proxy
+from soak.far import counts
+from soak.load import Load, Near
 
 from agentix import RuntimeUnreachable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
+    from pathlib import Path
 
 SYNC = pytest.mark.parametrize("sync", [1000, 20, None])
 
@@ -58,6 +62,46 @@ async def test_a_connection_cut_every_50_ms_costs_no_call_its_result(
             assert [n async for n in client.remote(flows.anumbers, 300)] == [*range(300)]
             slow = client.remote(flows.slow, 3.0)
             assert [item async for item in slow] == ["first", "second"]
+
+
+async def test_a_hundred_cuts_at_random_in_mixed_calls_lose_and_repeat_nothing(
+    runtime: LocalRuntime, tmp_path: Path
+) -> None:
+    chance = random.Random()
+    near = Near()
+    async with contextlib.AsyncExitStack() as stack:
+        proxy = await stack.enter_async_context(Proxy(runtime))
+        clients = {
+            "near": proxy.client(),
+            "cut": proxy.client(http_sync_ms=20),
+            "far": proxy.client(http_sync_ms=None),
+            "hasty": proxy.client(timeout=0.2),
+        }
+        clients["cut"].register_namespace(near)
+        for client in clients.values():
+            await stack.enter_async_context(client)
+        load = Load(clients, proxy.client, tmp_path, near)
+        stack.enter_context(load.heard())
+        await clients["cut"].remote(counts)
+        cuts = 0
+
+        async def cut() -> None:
+            nonlocal cuts
+            for cuts in range(101):
+                await asyncio.sleep(chance.uniform(0.01, 0.2))
+                if cuts % 2:
+                    proxy.cut()
+                else:
+                    proxy.cut_after(chance.choice(["there", "back"]), chance.randrange(50_000))
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(cut())
+            for _ in range(10):
+                group.create_task(load.calls(lambda: cuts < 100))
+        load.check()
+    load.check()
+    assert load.exited == 0
+    assert len(load.made) >= 14, load.made
 
 
 @pytest.mark.parametrize("linger", [0.0, 0.3, 1.2])

@@ -1,12 +1,14 @@
 """Functions that say what a process of the bundle, and one of the image, meet in a sandbox."""
 
 import ctypes
+import itertools
 import multiprocessing
 import os
 import platform
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -117,6 +119,20 @@ def chatter(lines: int) -> int:
         for stream in (sys.stdout, sys.stderr):
             stream.write(f"{number:099}\n")
     return lines
+
+
+def hog() -> int:
+    """Take memory without end."""
+    held: list[bytearray] = []
+    while True:
+        held.append(bytearray(os.urandom(1 << 20)))
+
+
+def ticks(seconds: float) -> Iterator[int]:
+    """Yield numbers that far apart, without end."""
+    for number in itertools.count():
+        yield number
+        time.sleep(seconds)
 
 
 def orphans(count: int) -> int:
