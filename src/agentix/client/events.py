@@ -85,8 +85,10 @@ class Events:
 
     # For the client
 
-    def register(self, namespace: AsyncClientNamespace) -> None:
-        """Have a namespace's handlers called, and let it send events.
+    def register(
+        self, namespace: AsyncClientNamespace, here: Callable[[], Events] | None = None
+    ) -> None:
+        """Have a namespace's handlers called, and let it send events: by what *here* gives then.
 
         Raises RuntimeError once there has been a call, and TypeError or ValueError for what cannot
         be registered.
@@ -98,7 +100,7 @@ class Events:
             )
         if self._namespaces is None:
             self._namespaces = Namespaces(self._reply, self._wake.set)
-        self._namespaces.add(namespace, _Client(self, namespace))
+        self._namespaces.add(namespace, _Client(here or (lambda: self), namespace))
 
     async def ready(self, target: str) -> None:
         """See that the namespaces are connected before something is called that may use them.
@@ -497,14 +499,17 @@ class Events:
 class _Client:
     """What a namespace has for its client: python-socketio's methods, as far as they make sense."""
 
-    def __init__(self, events: Events, namespace: AsyncClientNamespace) -> None:
-        self._events = events
+    def __init__(self, here: Callable[[], Events], namespace: AsyncClientNamespace) -> None:
+        self._here = here
         self._namespace = namespace
 
     @property
     def connected(self) -> bool:
-        """Whether there is a connection now."""
-        return self._events._link is not None
+        """Whether there is a connection now, for the loop that asks."""
+        try:
+            return self._here().connected
+        except RuntimeError:
+            return False
 
     async def emit(
         self,
@@ -516,9 +521,9 @@ class _Client:
         """Send an event; a callback gets what the sandbox's handler returns."""
         name, event = self._checked(namespace, event)
         if callback is None:
-            await self._events.send(name, event, data)
+            await self._here().send(name, event, data)
         else:
-            self._events._start(self._call_back(name, event, data, callback))
+            self._here()._start(self._call_back(name, event, data, callback))
 
     async def send(
         self,
@@ -538,7 +543,7 @@ class _Client:
     ) -> Any:
         """Send an event, and give what the sandbox's handler returns."""
         name, event = self._checked(namespace, event)
-        return await self._events.call(name, event, data, timeout)
+        return await self._here().call(name, event, data, timeout)
 
     async def disconnect(self) -> None:
         """Refuse to: the connection is the whole client's."""
@@ -548,7 +553,7 @@ class _Client:
         self, name: str, event: str, data: Any, callback: Callable[..., Any]
     ) -> None:
         try:
-            made = callback(await self._events.call(name, event, data, None))
+            made = callback(await self._here().call(name, event, data, None))
             if asyncio.iscoroutine(made):
                 await made
         except Exception:

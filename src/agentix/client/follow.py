@@ -224,7 +224,8 @@ class Follower:
             except (ConnectionLost, RuntimeUnreachable, MalformedError):
                 self._hurry.clear()
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._hurry.wait(), pause)
+                    async with asyncio.timeout(pause):
+                        await self._hurry.wait()
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
     async def _deliver_and_follow(self) -> None:
