@@ -180,13 +180,14 @@ class Events:
 
     async def _end(self) -> None:
         self._closed = True
-        tasks = [one for one in (self._opening, self._pumping, *self._tasks) if one is not None]
+        every = (self._opening, self._pumping, *self._tasks)
+        tasks: list[asyncio.Task[Any]] = [one for one in every if one is not None]
         for task in tasks:
             task.cancel()
         self._fail(ConnectionLost("the client was closed"))
         async with contextlib.AsyncExitStack() as ends:
             ends.push_async_callback(self._disconnect)
-            ends.push_async_callback(asyncio.gather, *tasks, return_exceptions=True)
+            ends.push_async_callback(_all_ended, tasks)
             if self._namespaces is not None:
                 self._namespaces.cancel()
                 if self._link is not None:
@@ -576,6 +577,10 @@ def _of(arguments: list[Any], *kinds: Any) -> list[Any]:
         if type(value) not in (kind if type(kind) is tuple else (kind,)):
             raise MalformedError("an event has an argument of another type")
     return arguments
+
+
+async def _all_ended(tasks: list[asyncio.Task[Any]]) -> None:
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _timeout(text: str) -> TimeoutError:
