@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import io
 import logging
@@ -125,6 +126,26 @@ def test_records_of_the_program_s_own_factory_are_used(kept: Any) -> None:
     record, output = kept.records
     assert (record.request, record.getMessage(), record.lineno) == ("r-1", "5 of x", 7)
     assert output.getMessage() == "100 %s"
+
+
+@pytest.mark.parametrize("raised", [asyncio.CancelledError, GeneratorExit, pytest.fail.Exception])
+def test_what_is_no_ordinary_exception_ends_nothing_either(
+    kept: Any, raised: type[BaseException], capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Raising(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            raise raised("no")
+
+    handler = Raising()
+    replayed = LogReplay("box")
+    logging.getLogger().addHandler(handler)
+    try:
+        replayed.deliver(Output(A_TIME, "stdout", "one"))
+        replayed.deliver(Output(A_TIME, "stdout", "two"))
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert kept.messages() == ["one", "two"]
+    assert capsys.readouterr().err.count("A logging handler raised") == 1
 
 
 HOSTILE = "a\x1b[2Jb\r\x00\x7f\x9b\u202e\u2028\udc80\U000e0041c"

@@ -168,3 +168,22 @@ async def test_context_follows_a_stream_through_all_its_items(
 
     async with shared.client() as client:
         assert [item async for item in items()] == ["acme"] * 3
+
+
+async def test_what_a_processor_raises_ends_nothing(shared: LocalRuntime) -> None:
+    class Raising(Heard):
+        def on_span_end(self, s: trace.Span) -> None:
+            super().on_span_end(s)
+            raise asyncio.CancelledError
+
+    before = trace.get_processors()
+    processor = Raising()
+    trace.set_processors([processor])
+    try:
+        async with shared.client() as client:
+            for _ in range(2):
+                processor.ended.clear()
+                await client.remote(traced.asteps)
+                assert processor.ended
+    finally:
+        trace.set_processors(before)

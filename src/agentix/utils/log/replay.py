@@ -82,7 +82,9 @@ class LogReplay:
                 logger = _logger(name)
                 if _wants(logger, entry.level):
                     logger.handle(self._record(entry, name))
-        except Exception:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # test runners' own, or a cancellation that is nobody's here
             self._complain()
 
     def notice(self, text: str) -> None:

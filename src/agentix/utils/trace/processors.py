@@ -258,7 +258,7 @@ def _tell(what: str, subject: object, export: Callable[[], bytes]) -> None:
         try:
             sink(export())
         except Exception:
-            _complain(_tell, f"a {type(subject).__name__} could not be sent to the host")
+            complain(_tell, f"a {type(subject).__name__} could not be sent to the host")
 
 
 def _call(processor: Processor, callback: Callable[..., None] | None, *args: object) -> None:
@@ -266,12 +266,11 @@ def _call(processor: Processor, callback: Callable[..., None] | None, *args: obj
         if callback is not None:
             callback(*args)
     except Exception:
-        _complain(
-            processor, f"the trace processor {processor!r} raised; later errors are not shown"
-        )
+        complain(processor, f"the trace processor {processor!r} raised; later errors are not shown")
 
 
-def _complain(about: object, text: str) -> None:
+def complain(about: object, text: str) -> None:
+    """Log the exception that is being handled, once for whatever it is about."""
     if id(about) not in _complained:
         _complained.add(id(about))
         _log.exception(text)
