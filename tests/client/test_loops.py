@@ -6,13 +6,16 @@ import asyncio
 import gc
 import logging
 import os
+import pickle
 import time
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pytest
 from local_runtime import LocalRuntime, descriptors, far, flows, plugin
 
 from agentix import AsyncClientNamespace, CallTimeout, RuntimeClient, request_handler
+from agentix.client.http import _Link
 from agentix.client.link import _Socket
 
 if TYPE_CHECKING:
@@ -255,3 +258,27 @@ async def test_reading_ends_though_a_message_comes_at_the_same_time(
             assert await client.remote(far.noop, number) == number
         await asyncio.wait([reading], timeout=5)
         assert reading.cancelled()
+
+
+async def test_a_loop_that_looks_at_the_memory_it_fills_receives_large_results(
+    runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As uvloop does, while it tells of what it has received."""
+    direct = 0
+    update = _Link.buffer_updated
+
+    def looking(self: _Link, nbytes: int) -> None:
+        nonlocal direct
+        direct += self._given is not self._scratch
+        look = pickle.PickleBuffer(self._given)
+        update(self, nbytes)
+        look.release()
+
+    monkeypatch.setattr(_Link, "buffer_updated", looking)
+    size = 3 << 20
+    async with runtime.client() as client:
+        assert await client.remote(far.blob, size) == bytes(size)
+        assert (await client.remote(np.ones, size)).sum() == size
+        got = [len(item) async for item in client.remote(flows.blobs, [size, 1, size])]
+    assert got == [size, 1, size]
+    assert direct

@@ -9,6 +9,7 @@ MalformedError.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import socket
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
@@ -371,7 +372,8 @@ class _Link(asyncio.BufferedProtocol):
         full = size == len(target)
         self._target = None if full else target[size:]
         # BytesIO gives its bytes away without a copy only when nobody looks into them.
-        target.release()
+        with contextlib.suppress(BufferError):  # uvloop lets go of it after this
+            target.release()
         return full
 
     def _step(self, reader: Reader[Any]) -> None:
