@@ -13,7 +13,7 @@ import contextlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from agentix.client.connection import ConnectionLost, NotConnected
+from agentix.client.connection import ConnectionLost, NotConnected, Unsettled
 from agentix.client.follow import Follower
 from agentix.errors import RuntimeUnreachable
 from agentix.wire import messages
@@ -39,6 +39,9 @@ _MEANWHILE: Final = 2_000
 
 _GIVE_UP: Final = 2.0
 """Seconds after a connection broke in which another one has to come about."""
+
+_GIVE_UP_HTTP: Final = 0.8
+"""The same for HTTP, where Socket.IO has been tried for so long."""
 
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 0.25
@@ -79,14 +82,15 @@ class Course:
 
     async def wait(self, lost: ConnectionLost) -> None:
         """Wait a while before the next attempt; raise *lost* again when there is to be none."""
-        if isinstance(lost, NotConnected) and not self.sent:
+        unsettled = isinstance(lost, Unsettled)
+        if isinstance(lost, NotConnected) and not unsettled and not self.sent:
             raise lost
         self.sent = True
         now = asyncio.get_running_loop().time()
         if not self._until:
             # Soon, unless connections break all the time.
             self._pause = 0.0 if now - self._lost > _GIVE_UP else _FIRST_PAUSE
-            self._until = now + _GIVE_UP
+            self._until = now + (_GIVE_UP_HTTP if unsettled else _GIVE_UP)
         self._lost = now
         if now + self._pause > self._until:
             raise lost

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 from agentix.client.answers import WORDS, Answer, Expected, Refusal, Section
 from agentix.client.health import Health
-from agentix.client.http import ConnectionLost, NotConnected, Pool
+from agentix.client.http import ConnectionLost, NotConnected, Pool, Unsettled
 from agentix.errors import RemoteErrorInfo, RuntimeUnreachable
 from agentix.text import plain
 from agentix.wire import messages
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from agentix.client.url import RuntimeURL
 
-__all__ = ["Answer", "Connection", "ConnectionLost", "NotConnected", "Section"]
+__all__ = ["Answer", "Connection", "ConnectionLost", "NotConnected", "Section", "Unsettled"]
 
 Request: TypeAlias = Call | Await | Next | Cancel | Follow | Leave
 

@@ -14,7 +14,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from agentix.client.held_socket import HeldSocket
-from agentix.client.http import ConnectionLost, NotConnected
+from agentix.client.http import ConnectionLost, NotConnected, Unsettled
 from agentix.client.namespaces import Namespaces, Reply
 from agentix.errors import RemoteSioError, RuntimeUnreachable
 from agentix.text import plain as printable
@@ -38,6 +38,10 @@ _log = logging.getLogger("agentix.client")
 _OURS: Final = "/rpc"
 _AGAIN: Final = (0.0, 0.05, 0.1, 0.2, *[0.25] * 6)
 """Pauses before the attempts to connect again, two seconds in all."""
+
+_GIVE_UP: Final = 2.0
+_GIVE_UP_NEW: Final = 1.0
+"""Seconds after which no other attempt is begun, where each takes long; the first time, sooner."""
 
 _HOLD: Final = 30.0
 """Seconds for which the runtime keeps a client's events, and attempts go on for their sake."""
@@ -288,7 +292,9 @@ class Events:
             task.exception()  # seen, also when nobody waits for it any more
 
     async def _open(self) -> Link:
-        """Connect; where that has worked before, try for a while."""
+        """Connect; where there is or has been somebody, try for a while."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + (_GIVE_UP if self._known else _GIVE_UP_NEW)
         for pause in _AGAIN:
             await asyncio.sleep(pause)
             try:
@@ -296,8 +302,8 @@ class Events:
             except (ConnectionLost, MalformedError) as exc:
                 if isinstance(exc, MalformedError) or getattr(exc, "status", None) is not None:
                     await self._refused(exc)
-                lost = exc
-                if not self._known:
+                lost = exc if isinstance(exc, NotConnected) else Unsettled(str(exc))
+                if not (self._known or isinstance(lost, Unsettled)) or loop.time() >= end:
                     break
         self._fail(lost)
         raise lost

@@ -79,6 +79,10 @@ class NotConnected(ConnectionLost):
     """There was no connection: the request has not been sent."""
 
 
+class Unsettled(NotConnected):
+    """A connection was accepted, but broke before anything could be sent on it."""
+
+
 class Pool:
     """The connections to one runtime. Opens them when they are needed, in the loop that does."""
 

@@ -16,7 +16,7 @@ import engineio
 import socketio
 from engineio import base_client, packet
 
-from agentix.client.http import ConnectionLost, NotConnected
+from agentix.client.http import ConnectionLost, NotConnected, Unsettled
 from agentix.wire.errors import MalformedError
 from agentix.wire.packets import StrictPacket, event_packet
 from agentix.wire.protocol import CONTENT_TYPE, MAX_EVENT
@@ -252,5 +252,5 @@ def _reason(exc: Exception, fault: MalformedError | None) -> Exception:
     if isinstance(exc, TimeoutError):
         return NotConnected("it does not accept connections")
     if isinstance(exc, socketio.exceptions.SocketIOError | OSError):
-        return NotConnected("it closed the connection")
+        return Unsettled("it closed the connection")
     return MalformedError(f"it does not speak Socket.IO: {type(exc).__name__}")
