@@ -292,7 +292,8 @@ class Follower:
 
     def _leave(self) -> None:
         if self._journal is not None:
-            self._journal.followers -= 1
+            with _registry:
+                self._journal.followers -= 1
             self._journal = None
 
 

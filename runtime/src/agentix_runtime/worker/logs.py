@@ -75,15 +75,18 @@ class Sender:
         """Do so where no exception from nowhere is to be feared."""
         if len(record) > MAX_RECORD:
             record = _note(f"a record of {len(record):,} bytes was dropped: it is too long")
+        # A server that stands still holds a function up once, not at each of its lines.
+        patience = 0.0 if self._dropped else _PATIENCE
         if self._dropped:
             dropped, self._dropped = self._dropped, 0
             text = f"{dropped:,} records were dropped here: there were too many at a time"
-            if not self._send(_note(text)):
-                self._dropped += dropped
-        if not self._send(record):
+            if not self._send(_note(text), patience):
+                self._dropped += dropped + 1
+                return
+        if not self._send(record, patience):
             self._dropped += 1
 
-    def _send(self, record: bytes) -> bool:
+    def _send(self, record: bytes, patience: float) -> bool:
         size = len(record)
         call = jobs.current.get()
         if (head := self._heads.get((call, size))) is None:
@@ -92,7 +95,7 @@ class Sender:
                 self._heads.clear()
             self._heads[call, size] = head
         payload = record if size <= MAX_INLINE else Parcel.of([record])
-        return self._channel.send_now(head, payload, _PATIENCE)
+        return self._channel.send_now(head, payload, patience)
 
 
 def install(send: Sender) -> None:

@@ -151,7 +151,7 @@ def _took(start: int, end: int) -> str:
 _processors: tuple[Processor, ...] = ()
 _disabled = False
 _lock = threading.Lock()
-_complained: set[int] = set()
+_complained: dict[int, object] = {}
 _unheard = True
 
 
@@ -272,5 +272,5 @@ def _call(processor: Processor, callback: Callable[..., None] | None, *args: obj
 def complain(about: object, text: str) -> None:
     """Log the exception that is being handled, once for whatever it is about."""
     if id(about) not in _complained:
-        _complained.add(id(about))
+        _complained[id(about)] = about  # held, so that no other one gets its id
         _log.exception(text)
