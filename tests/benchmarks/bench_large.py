@@ -59,12 +59,21 @@ def rows() -> Iterator[Row]:
 
 def _memory(runtime: LocalRuntime) -> tuple[int, int]:
     """Have a process of its own take a huge result; its growth, and the server's."""
-    grown = _own(runtime.process.pid)
-    command = [sys.executable, "-c", _CLIENT, str(Path(__file__).parent.parent), runtime.url]
-    done = subprocess.run(
-        [*command, str(_HUGE)], input=runtime.token, text=True, stdout=subprocess.PIPE, check=True
-    )
-    return int(done.stdout), _own(runtime.process.pid) - grown
+
+    def take(size: int) -> int:
+        command = [sys.executable, "-c", _CLIENT, str(Path(__file__).parent.parent), runtime.url]
+        done = subprocess.run(
+            [*command, str(size)],
+            input=runtime.token,
+            text=True,
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        return int(done.stdout)
+
+    take(_LARGE)  # what any client costs
+    before = _own(runtime.process.pid)
+    return take(_HUGE), _own(runtime.process.pid) - before
 
 
 def _own(pid: int) -> int:
