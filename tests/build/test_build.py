@@ -19,6 +19,7 @@ from agentix.build.lock import check_lock
 from agentix.cli.progress import terminal_progress
 from agentix.errors import NixError
 from agentix.nix import program
+from agentix.replacing import draft_of
 
 pytestmark = pytest.mark.nix
 
@@ -70,8 +71,10 @@ def test_an_unchanged_project_is_not_built_and_not_written_again(
     written = first.path.stat().st_mtime_ns
     monkeypatch.setattr(realise, "realise", lambda *_: pytest.fail("it was built again"))
     os.utime(root / "tiny_job.py")
+    draft_of(first.path).write_bytes(b"half")  # by one that was killed
     second = build_bundle(root)
     assert second.cached
+    assert list(second.path.parent.iterdir()) == [second.path]
     assert (second.path, second.sha256) == (first.path, first.sha256)
     assert second.path.stat().st_mtime_ns == written
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agentix.bundle import write_bundle, writer
+from agentix.bundle import staging, write_bundle, writer
 from agentix.errors import BundleError
 from agentix.nix import StorePath
 from bundle.handmade import END, Link, Program, parts, root_tree
@@ -126,6 +126,19 @@ os.kill(os.getpid(), signal.SIGKILL)
     written = bundle.write(folder / "x.tar")
     assert list(folder.iterdir()) == [written.path]
     assert written.size == written.path.stat().st_size
+
+
+def test_what_a_killed_writer_left_can_be_swept_and_what_another_writes_cannot(
+    tmp_path: Path,
+) -> None:
+    draft = tmp_path / ".x.tar.part"
+    at_work = staging.acquire(draft, 0)
+    assert at_work is not None
+    writer.sweep(tmp_path / "x.tar")
+    assert draft.exists()
+    os.close(at_work)
+    writer.sweep(tmp_path / "x.tar")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_writers_of_one_file_come_one_after_the_other(bundle: Bundle, tmp_path: Path) -> None:

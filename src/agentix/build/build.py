@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from agentix.build.record import recall
 from agentix.build.request import Request
 from agentix.progress import SILENT, Progress, Timed
+from agentix.replacing import draft_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +38,10 @@ def build_bundle(
     """
     request = Request.of(root, output=output, name=name, platform=platform, python=python)
     if not check and (built := recall(request)) is not None:
+        if draft_of(built.path).exists():
+            from agentix.bundle.writer import sweep
+
+            sweep(built.path)
         return built
     # Only now what takes long to import: nine times out of ten an unchanged project ends above.
     from agentix.build.realise import realise

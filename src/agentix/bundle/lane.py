@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from typing import TYPE_CHECKING
+
+from agentix.bundle.channel import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,7 +18,7 @@ class Lane:
     """Run functions one after the other on one thread; the first that raises stops them all."""
 
     def __init__(self, name: str) -> None:
-        self._jobs: queue.Queue[Callable[[], object] | None] = queue.Queue(_DEPTH)
+        self._jobs: Channel[Callable[[], object] | None] = Channel(_DEPTH)
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -28,7 +29,7 @@ class Lane:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
             self._error = self._error or error  # what is still queued is not worth doing
-        self._jobs.put(None)
+        self._jobs.put_last(None)
         self._thread.join()
         if error is None and self._error is not None:
             raise self._error
@@ -41,7 +42,7 @@ class Lane:
 
     def drain(self) -> None:
         """Wait until everything queued is done. Raise what a job raised."""
-        self._jobs.join()
+        self._jobs.drain()
         if self._error is not None:
             raise self._error
 
@@ -53,4 +54,4 @@ class Lane:
             except BaseException as error:
                 self._error = error
             finally:
-                self._jobs.task_done()
+                self._jobs.free()

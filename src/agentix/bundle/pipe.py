@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import queue
 import threading
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from agentix.bundle.channel import Channel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,26 +24,27 @@ def pumped(producer: Callable[[Callable[[bytes], object]], object]) -> Iterator[
 
     What *producer* raises is raised by the iterator. Leaving the context ends the thread.
     """
-    chunks: queue.Queue[bytes | BaseException | None] = queue.Queue(_DEPTH)
-    left = threading.Event()
+    chunks: Channel[bytes | BaseException | None] = Channel(_DEPTH)
+    left = False
 
     def write(data: bytes) -> None:
         chunks.put(data)
-        if left.is_set():
+        if left:
             raise _ReaderLeft
 
     def run() -> None:
         try:
             producer(write)
         except BaseException as error:
-            chunks.put(error)
+            chunks.put_last(error)
         else:
-            chunks.put(None)
+            chunks.put_last(None)
 
     def read() -> Iterator[bytes]:
         while (item := chunks.get()) is not None:
             if isinstance(item, BaseException):
                 raise item
+            chunks.free()
             yield item
 
     thread = threading.Thread(target=run, name="bundle-writer", daemon=True)
@@ -50,10 +52,6 @@ def pumped(producer: Callable[[Callable[[bytes], object]], object]) -> Iterator[
     try:
         yield read()
     finally:
-        left.set()
-        while thread.is_alive():
-            try:
-                chunks.get(timeout=0.01)
-            except queue.Empty:
-                continue
+        left = True
+        chunks.free()  # for the write that waits, which is the last
         thread.join()

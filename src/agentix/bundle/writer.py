@@ -84,6 +84,16 @@ def write_bundle(
     return WrittenBundle(destination, digest, size)
 
 
+def sweep(destination: Path) -> None:
+    """Remove what a killed writer left beside *destination*; what another is writing stays."""
+    draft = draft_of(destination)
+    with suppress(OSError):
+        file = acquire(draft, 0)
+        if file is not None:
+            draft.unlink()
+            os.close(file)
+
+
 @contextmanager
 def _replacing(destination: Path) -> Iterator[int]:
     """Give an empty file that becomes *destination* if all goes well, and vanishes otherwise.
