@@ -114,7 +114,9 @@ async def test_nobody_behind_a_tunnel_that_accepts_is_a_definite_error(
     with LocalRuntime() as runtime:
         async with Proxy(runtime) as proxy, proxy.client(timeout=None) as client:
             if function is flows.once:
-                call = asyncio.create_task(client.remote(flows.once, "never", 60))
+                call: asyncio.Task[object] = asyncio.create_task(
+                    client.remote(flows.once, "never", 60)
+                )
                 while not await client.remote(flows.ran, "never"):
                     await asyncio.sleep(0.01)
             else:
