@@ -6,7 +6,8 @@ import asyncio
 import os
 import signal
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
 from weakref import WeakValueDictionary
 
 from agentix.provider.bubblewrap.options import Content
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentix.provider.kit import OutputTail
+
+_UMASK: Final = 0o022
 
 # Those that this process started, for as long as they live.
 _started: WeakValueDictionary[ProcessRef, SandboxProcess] = WeakValueDictionary()
@@ -53,7 +56,8 @@ class SandboxProcess(asyncio.SubprocessProtocol):
                 else:
                     words += os.fsencode(option) + b"\0"
             file = files.enter_context(_in_memory(words))
-            _, process = await asyncio.get_running_loop().subprocess_exec(
+            loop = asyncio.get_running_loop()
+            _, process = await loop.subprocess_exec(
                 lambda: cls(tail),
                 str(program),
                 *("--args", str(file), "--", *command),
@@ -64,16 +68,15 @@ class SandboxProcess(asyncio.SubprocessProtocol):
                 start_new_session=True,  # Ctrl-C is for the host program; sandboxes end in order
                 env={},  # the sandbox has what the options set, and nothing of the host's
                 cwd="/",
-                umask=0o022,  # as engines have it; the host program's own is none of the task's
+                **_umask(loop),
             )
         return process
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Remember the process; asyncio calls this before anything else."""
-        assert isinstance(transport, asyncio.SubprocessTransport)  # noqa: S101
-        self._transport = transport
+        started = self._transport = cast("asyncio.SubprocessTransport", transport)
         with suppress(ProcessLookupError):
-            self._itself = ProcessRef.of(transport.get_pid())
+            self._itself = ProcessRef.of(started.get_pid())
             _started[self._itself] = self
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
@@ -119,6 +122,13 @@ class SandboxProcess(asyncio.SubprocessProtocol):
         process = _started.get(processes.bubblewrap)
         if process is not None and process._gone.get_loop() is asyncio.get_running_loop():
             await process.ended()
+
+
+def _umask(loop: asyncio.AbstractEventLoop) -> dict[str, Any]:
+    """Say how to start a process with the umask that engines have; the host's is none of its."""
+    if isinstance(loop, asyncio.BaseEventLoop):
+        return {"umask": _UMASK}
+    return {"preexec_fn": partial(os.umask, _UMASK)}  # uvloop knows no other way
 
 
 @contextmanager
