@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from agentix.bundle import WrittenBundle, write_bundle
 from agentix.nix import StorePath
+from agentix.wire.protocol import PROTOCOL
 
 HASH = "0123456789abcdfghijklmnpqrsvwxyz"
 INFO: dict[str, Any] = {
@@ -22,7 +23,7 @@ INFO: dict[str, Any] = {
     "python": "3.11.2",
     "toolchain": "debian-12",
     "libc": "glibc 2.36",
-    "protocol": 1,
+    "protocol": PROTOCOL,
     "agentix": "0.1.0",
     "packages": [{"name": "msgpack", "version": "1.1.0", "sha256": "a" * 64}],
     "tools": [{"package": "jq", "version": "1.6-2.1+deb12u1"}],

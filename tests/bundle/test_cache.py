@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import shutil
@@ -343,3 +344,17 @@ def test_another_platform_is_refused_with_what_to_build(tar: Path, cache: Bundle
         "bundle hello-world 0.1.0 is for linux/amd64, not for linux/arm64;"
         " build it with: agentix build --platform linux/arm64"
     )
+
+
+def test_a_bundle_of_another_protocol_is_refused_before_anything_starts(
+    tar: Path, cache: BundleCache
+) -> None:
+    entry = cache.deploy(tar)
+    entry.check_protocol()
+    other = entry.manifest.model_copy(update={"protocol": 1, "agentix": "0.0.9"})
+    with pytest.raises(BundleError) as caught:
+        dataclasses.replace(entry, manifest=other).check_protocol()
+    said = str(caught.value)
+    assert said.startswith("bundle hello-world 0.1.0 speaks protocol 1 (agentix 0.0.9) and this")
+    assert said.endswith("rebuild the bundle with: agentix build")
+    assert "\n" not in said

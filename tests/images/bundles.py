@@ -8,6 +8,7 @@ import shutil
 from typing import TYPE_CHECKING
 
 from agentix import platforms
+from agentix.wire.protocol import PROTOCOL
 from images.recipes import image
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def bundle_that_runs(script: str, folder: Path, *, platform: str | None = None) 
         "python": "3.11.2",
         "toolchain": "debian-12",
         "libc": "glibc 2.36",
-        "protocol": 1,
+        "protocol": PROTOCOL,
         "agentix": "0.1.0",
         "packages": [],
         "tools": [],

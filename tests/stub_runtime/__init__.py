@@ -19,6 +19,7 @@ from urllib.parse import quote
 from agentix import platforms
 from agentix.provider.base import SandboxConfig
 from agentix.provider.runtime_folder import RuntimeFolder
+from agentix.wire.protocol import PROTOCOL
 
 if TYPE_CHECKING:
     from agentix.provider.base import Sandbox
@@ -46,7 +47,7 @@ def make_entry(folder: Path, *, for_platform: str | None = None, bootstrap: str 
         "python": platform.python_version(),
         "toolchain": "none",
         "libc": "none",
-        "protocol": 1,
+        "protocol": PROTOCOL,
         "agentix": "0.1.0",
         "packages": [],
         "tools": [],

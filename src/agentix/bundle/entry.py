@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from agentix import platforms
 from agentix.bundle.manifest import MAX_MANIFEST_BYTES, Manifest
 from agentix.errors import BundleError
+from agentix.wire.protocol import PROTOCOL
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -45,6 +47,15 @@ class CachedBundle:
             raise BundleError(
                 f"bundle {self.manifest.title} is for {self.manifest.platform}, not for {platform};"
                 f" build it with: agentix build --platform {platform}"
+            )
+
+    def check_protocol(self) -> None:
+        """Raise BundleError unless this host and the bundle's runtime speak the same protocol."""
+        if self.manifest.protocol != PROTOCOL:
+            raise BundleError(
+                f"bundle {self.manifest.title} speaks protocol {self.manifest.protocol} (agentix "
+                f"{self.manifest.agentix}) and this host protocol {PROTOCOL} (agentix "
+                f"{version('agentix')}); rebuild the bundle with: agentix build"
             )
 
 

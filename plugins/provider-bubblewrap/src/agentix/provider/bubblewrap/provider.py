@@ -173,6 +173,7 @@ class BubblewrapProvider(SandboxProvider):
         except ValueError as error:
             raise ProviderError(str(error)) from error
         bundle = BundleCache().open(config.bundle)
+        bundle.check_protocol()
         bundle.check_platform(config.platform or machine)
         if bundle.manifest.platform != machine:
             raise ProviderError(

@@ -60,6 +60,7 @@ class DockerProvider(SandboxProvider):
         self._require_docker()
         where = address()
         bundle = await asyncio.to_thread(BundleCache().open, config.bundle, progress=self._progress)
+        bundle.check_protocol()
         if config.platform is not None:
             bundle.check_platform(config.platform)
         async with _connected(where) as engine:
