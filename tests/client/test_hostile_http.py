@@ -279,4 +279,4 @@ async def test_a_server_that_only_ever_says_later_is_not_asked_without_pause(
     async with raw_server(tmp_path, serve, timeout=1) as client:
         with pytest.raises(CallTimeout):
             await client.remote(far.noop)
-    assert asked < 60
+    assert asked < 200  # without a pause it would be thousands
