@@ -29,6 +29,7 @@ _SILENT: Final = logging.Logger("agentix.socketio", logging.CRITICAL + 1)
 
 _OPENING: Final = 30.0
 _FAREWELL: Final = 1.0
+_INSIST: Final = 0.1
 _OPEN: Final = "0{"
 _LONGEST_TEXT: Final = 4096
 """Characters of the message that opens a connection, the only text of any length."""
@@ -219,6 +220,12 @@ class Link:
                     async with asyncio.timeout(_FAREWELL):
                         await self._socket.close()
             await self._session.close()
+            # Their wait_for loses a cancellation that comes together with what it waits for.
+            running = tasks
+            while running:
+                for task in running:
+                    task.cancel()
+                _, running = await asyncio.wait(running, timeout=_INSIST)
             await asyncio.gather(*tasks, return_exceptions=True)
             await asyncio.sleep(0)  # transports close in the loop's next turn
 
