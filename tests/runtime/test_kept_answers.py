@@ -61,7 +61,8 @@ async def test_the_oldest_are_dropped_by_bytes() -> None:
         async with raw(runtime) as one:
             ids = await leave_unfetched(one, 12, 1 << 20)
             memory = [name for name in descriptors(runtime.process.pid) if "memfd" in name]
-            assert 3 <= len(memory) <= 4
+            # One that was told of takes the place of another for a moment.
+            assert 2 <= len(memory) <= 4
             assert (await kept(one, ids))[-1] == ids[-1]
 
 
