@@ -9,12 +9,16 @@ import signal
 import socket
 import subprocess
 import time
+import types
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
 from local_runtime import LocalRuntime, descriptors, far, plugin, python
+from patience import eventually_async
 
 from agentix.errors import RemoteSioError, RuntimeUnreachable
 from agentix.sio import AsyncClientNamespace
@@ -23,7 +27,7 @@ from agentix.wire.frames import body_prefix, pieces
 from agentix.wire.messages import Call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine, Generator
 
 
 class Host(AsyncClientNamespace):
@@ -110,16 +114,40 @@ async def test_calls_that_wait_for_a_connection_fail_when_the_client_is_closed(
 async def test_a_client_whose_closing_is_cancelled_leaves_nothing_open(
     fresh: LocalRuntime, make_host: Any
 ) -> None:
-    before = asyncio.all_tasks(), len(descriptors())
-    for turns in range(1, 40, 3):
+    before = asyncio.all_tasks(), sorted(descriptors())
+    for step in count(1):
         host = make_host(fresh.url, fresh.token, Host())
         await host.remote(far.anoop)
-        closing = asyncio.create_task(host.close())
-        for _ in range(turns):
-            await asyncio.sleep(0)
-        closing.cancel()
+        closing = asyncio.create_task(_cancelled_at(step, host.close()))
         await asyncio.wait([closing])
-        await until(lambda: (asyncio.all_tasks(), len(descriptors())) == before)
+        await eventually_async(
+            lambda: (asyncio.all_tasks(), sorted(descriptors())) == before,
+            f"all is closed where closing was cancelled at its wait number {step}",
+        )
+        if not closing.cancelled():  # it does not wait so often
+            assert step > 5
+            return
+
+
+@types.coroutine
+def _cancelled_at(step: int, work: Coroutine[Any, Any, None]) -> Generator[Any, None, None]:
+    """Do the work, but be cancelled where it waits for something, the so manieth time."""
+    task = asyncio.current_task()
+    assert task is not None
+    waits = work.__await__()
+    go_on: Callable[[], Any] = partial(next, waits)
+    for number in count(1):
+        try:
+            waits_for = go_on()
+        except StopIteration:
+            return
+        if number == step:
+            task.cancel()
+        try:
+            yield waits_for
+            go_on = partial(next, waits)
+        except asyncio.CancelledError as exc:
+            go_on = partial(waits.throw, exc)
 
 
 async def test_events_wait_for_a_host_that_is_cut_off_for_a_while(

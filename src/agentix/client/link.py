@@ -201,33 +201,41 @@ class Link:
         """Send what there is to send, and close it, in bounded time."""
         eio = self._client.eio
         self._open = False
-        try:
+        async with contextlib.AsyncExitStack() as ends:  # all of it, also if this is cancelled
+            ends.push_async_callback(self._all_ended)
+            ends.push_async_callback(self._session.close)
+            ends.push_async_callback(self._close_socket)
             with contextlib.suppress(Exception):
                 async with asyncio.timeout(_FAREWELL):
                     if eio.state == "connected":
                         await eio.queue.join()
                     await self._client.disconnect()
-        finally:
-            self._client.complete.cancel()
-            tasks = {one for one in (eio.read_loop_task, eio.write_loop_task, *self._tasks) if one}
-            for task in tasks:
+
+    async def _close_socket(self) -> None:
+        self._client.complete.cancel()
+        for task in self._loops():
+            task.cancel()
+        # The library keeps a list of all clients that it takes for connected.
+        with contextlib.suppress(ValueError):
+            base_client.connected_clients.remove(self._client.eio)
+        if self._socket is not None:
+            with contextlib.suppress(Exception):
+                async with asyncio.timeout(_FAREWELL):
+                    await self._socket.close()
+
+    async def _all_ended(self) -> None:
+        # Their wait_for loses a cancellation that comes together with what it waits for.
+        while running := [task for task in self._loops() if not task.done()]:
+            for task in running:
                 task.cancel()
-            # The library keeps a list of all clients that it takes for connected.
-            with contextlib.suppress(ValueError):
-                base_client.connected_clients.remove(eio)
-            if self._socket is not None:
-                with contextlib.suppress(Exception):
-                    async with asyncio.timeout(_FAREWELL):
-                        await self._socket.close()
-            await self._session.close()
-            # Their wait_for loses a cancellation that comes together with what it waits for.
-            running = tasks
-            while running:
-                for task in running:
-                    task.cancel()
-                _, running = await asyncio.wait(running, timeout=_INSIST)
-            await asyncio.gather(*tasks, return_exceptions=True)
-            await asyncio.sleep(0)  # transports close in the loop's next turn
+            await asyncio.wait(running, timeout=_INSIST)
+        await asyncio.gather(*self._loops(), return_exceptions=True)
+        await asyncio.sleep(0)  # transports close in the loop's next turn
+
+    def _loops(self) -> set[asyncio.Task[Any]]:
+        """Give the library's tasks, which may have ended."""
+        eio = self._client.eio
+        return {one for one in (eio.read_loop_task, eio.write_loop_task, *self._tasks) if one}
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
         error = None if task.cancelled() else task.exception()
