@@ -6,13 +6,18 @@ import asyncio
 import sys
 import threading
 import time
+from typing import TYPE_CHECKING
 
 import pytest
 from local_runtime import far, hard
 from local_runtime.worker import becomes, spawned, working
 
 from agentix.wire.messages import Failure
+from agentix_runtime.worker import interrupts
 from agentix_runtime.worker.interrupts import Gate, shielded
+
+if TYPE_CHECKING:
+    from types import FrameType
 
 
 @pytest.fixture(autouse=True)
@@ -280,6 +285,65 @@ def test_a_gate_that_was_told_before_runs_nothing() -> None:
     assert gate.tell()
     with pytest.raises(asyncio.CancelledError):
         gate.run(pytest.fail, "it ran")
+
+
+def test_a_thread_that_goes_on_to_a_lock_while_it_is_looked_at_is_not_told_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    gate, running = Gate(), threading.Event()
+    looks: list[bool] = []
+    done: list[str] = []
+
+    class Lock:
+        def __enter__(self) -> None:
+            """Take nothing."""
+
+        def __exit__(self, *_: object) -> None:
+            done.append("unlocking")
+            while len(looks) < 2:
+                pass
+            done.append("unlocked")
+
+    def function() -> None:
+        with Lock():
+            running.set()
+            while not looks:
+                pass
+        while True:
+            pass
+
+    def look(frame: FrameType) -> bool:
+        looks.append(delicate(frame))
+        while not done:
+            time.sleep(0)
+        return looks[-1]
+
+    delicate = interrupts._is_delicate
+    monkeypatch.setattr(interrupts, "_is_delicate", look)
+    teller = told_while(gate, running)
+    with pytest.raises(asyncio.CancelledError):
+        gate.run(function)
+    teller.join()
+    assert done == ["unlocking", "unlocked"]
+    assert looks[0] is False
+
+
+@pytest.mark.parametrize(
+    ("late", "name", "delicate"),
+    [
+        (True, "notify", True),
+        (True, "wait", False),
+        (True, "join", False),
+        (False, "notify", False),
+    ],
+)
+def test_where_python_looks_late_a_thread_under_a_lock_is_not_told(
+    monkeypatch: pytest.MonkeyPatch, late: bool, name: str, delicate: bool
+) -> None:
+    monkeypatch.setattr(interrupts, "_LATE", late)
+    module = {"__name__": "threading", "here": sys._getframe}
+    exec(f"def {name}(): return here()", module)
+    assert interrupts._is_delicate(module[name]()) is delicate  # type: ignore[operator]
 
 
 @pytest.mark.parametrize("rounds", [4000])

@@ -10,13 +10,16 @@ import asyncio
 import ctypes
 import sys
 import threading
+from itertools import repeat
+from operator import attrgetter, eq, is_, itemgetter
 from threading import get_ident
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from agentix_runtime.worker import forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import FrameType
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +39,13 @@ _LOCKING: Final = {
 }
 """Where an exception from nowhere may leave something locked, or not cleaned up, for ever: what
 these functions do is short, or waits for a lock in C."""
+
+_LATE: Final = sys.version_info >= (3, 13)
+"""Whether a thread that waits for its turn to run looks for exceptions only the next time: what is
+called under a lock of ``threading`` may look again only once its unlocking has begun."""
+
+_WAITING: Final = frozenset({"wait", "join"})
+"""What threading has that waits in C, and looks when it returns."""
 
 _gates: Final[dict[int, Gate]] = {}
 
@@ -79,15 +89,20 @@ class Gate:
     def tell(self) -> bool:
         """Have the exception raised; from another thread.
 
-        Tells whether that is settled; else say it again a little later: it is put off where it
-        would do harm or be lost, and comes when a thread that waits in C returns.
+        Tells whether that is settled; else say it again a little later: it is put off where the
+        thread is found at a place that it would do harm at, or be lost, and comes when a thread
+        that waits in C returns. Where to is not known: one that enters a lock from C, in a
+        finalizer or a callback, may get it there.
         """
         with self._lock:
             self.asked = True
             if self._given or not self._thread:
                 return True  # whoever opens the gate the next time will see that it was asked for
-            if not _is_delicate(self._thread):
-                _raise_in(self._thread, _Told)
+            frame = sys._current_frames().get(self._thread)
+            if frame is not None:
+                at = frame.f_lasti
+                if not _is_delicate(frame):
+                    _raise_at(self._thread, frame, at)
             return False
 
     def _open(self, here: int) -> None:
@@ -135,18 +150,30 @@ def shielded(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> 
         gate._reopen(here)
 
 
-def _is_delicate(thread: int) -> bool:
+def _is_delicate(innermost: FrameType) -> bool:
     """Tell whether a thread is where the exception should not come: it is where it would come."""
-    frame: Any = sys._current_frames().get(thread)
-    if frame is None:
-        return False
-    name, module = frame.f_code.co_name, frame.f_globals.get("__name__")
+    name, module = innermost.f_code.co_name, innermost.f_globals.get("__name__", "")
     if name in _ENTERING or module == "importlib._bootstrap":
         return True
     if name in _LOCKING.get(module, ()):
         return True
+    if _LATE and module == "threading" and name not in _WAITING:
+        return True
+    frame: FrameType | None = innermost
     while frame is not None:
         if frame.f_code.co_name == "__del__":  # nothing is raised out of these
             return True
         frame = frame.f_back
     return False
+
+
+def _raise_at(thread: int, frame: FrameType, at: int) -> None:
+    """Raise the exception in a thread, if it has not gone on from where it was found meanwhile.
+
+    Looking and raising are one call of C, amid which no other thread's code runs.
+    """
+    now = map(itemgetter(thread), iter(sys._current_frames, None))
+    same = map(is_, now, repeat(frame))
+    still = map(eq, map(attrgetter("f_lasti"), repeat(frame)), repeat(at))
+    told = map(_raise_in, repeat(thread), repeat(_Told))
+    all(map(next, (same, still, told)))
