@@ -84,7 +84,7 @@ class Connection:
     def end(self) -> bool:
         """Break off the requests that are under way; tell whether this was the first time."""
         first, self.closed = not self.closed, True
-        self._pool.cut()
+        self._pool.end()
         return first
 
     async def close(self) -> None:

@@ -14,6 +14,7 @@ import re
 import socket
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 
+from agentix.client.attempt import CONNECT, Attempt
 from agentix.client.held_socket import HeldSocket
 from agentix.wire.errors import MalformedError
 
@@ -48,7 +49,9 @@ _CHUNK: Final = 64 << 10
 room for."""
 
 _LONGEST_HEAD: Final = 16 << 10
-_CONNECT: Final = 30.0
+_FAREWELL: Final = 0.5
+"""Seconds that a connection may take which is only to say farewell on."""
+
 _STILL: Final = 30.0
 """Seconds after which an answer is given up that has begun and does not go on."""
 
@@ -93,6 +96,10 @@ class Pool:
         self._idle: dict[_Link, None] = {}
         self._watch: asyncio.TimerHandle | None = None
         self._scratch = memoryview(bytearray(_SCRATCH))
+        self._attempts: set[Attempt] = set()
+        self._ending = False
+        # Whether nobody has answered the last attempt to connect.
+        self._mute = False
         self.closed = False
 
     async def request(
@@ -117,10 +124,17 @@ class Pool:
         for link in list(self._links):
             link.close()
 
+    def end(self) -> None:
+        """Break off what is under way; whatever is asked for from now on is a farewell."""
+        self._ending = True
+        self.cut()
+        for attempt in self._attempts:
+            attempt.break_off()
+
     async def close(self) -> None:
         """Close all connections for good."""
         self.closed = True
-        self.cut()
+        self.end()
         if self._watch is not None:
             self._watch.cancel()
         if self._socket is not None:
@@ -130,9 +144,13 @@ class Pool:
             await asyncio.sleep(0)  # transports close in the loop's next turn
 
     async def _connect(self) -> _Link:
+        if not self._may_connect():
+            raise NotConnected("the client was closed")
+        attempt = Attempt(_FAREWELL if self._ending else CONNECT)
+        self._attempts.add(attempt)
         loop = asyncio.get_running_loop()
         try:
-            async with asyncio.timeout(_CONNECT):
+            async with attempt:
                 if self._url.socket is not None:
                     sock = await self._connect_unix(self._url.socket)
                     _, link = await loop.create_unix_connection(self._link, sock=sock)
@@ -141,13 +159,20 @@ class Pool:
                         self._link, self._url.host, self._url.port
                     )
         except TimeoutError as exc:
+            self._mute = not attempt.broken_off
             raise NotConnected("it does not accept connections") from exc
         except OSError as exc:
             raise NotConnected(_reason(exc)) from exc
+        finally:
+            self._attempts.discard(attempt)
+        self._mute = False
         if self.closed:  # while this was connecting
             link.close()
             raise NotConnected("the client was closed")
         return link
+
+    def _may_connect(self) -> bool:
+        return not (self.closed or (self._ending and self._mute))
 
     async def _connect_unix(self, path: str) -> socket.socket:
         if self._socket is None:

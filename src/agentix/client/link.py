@@ -16,6 +16,7 @@ import engineio
 import socketio
 from engineio import base_client, packet
 
+from agentix.client.attempt import CONNECT, Attempt
 from agentix.client.http import ConnectionLost, NotConnected, Unsettled
 from agentix.wire.errors import MalformedError
 from agentix.wire.packets import StrictPacket, event_packet
@@ -28,6 +29,8 @@ _SILENT: Final = logging.Logger("agentix.socketio", logging.CRITICAL + 1)
 """Its messages would tell a hostile text in full, and it would set up logging as it likes."""
 
 _OPENING: Final = 30.0
+"""Seconds until a connection is open, once somebody has taken it."""
+
 _FAREWELL: Final = 1.0
 _INSIST: Final = 0.1
 _OPEN: Final = "0{"
@@ -142,13 +145,16 @@ class Link:
         headers = {"Content-Type": CONTENT_TYPE}
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
+        trace = aiohttp.TraceConfig()
+        trace.on_connection_create_end.append(self._connected)
         # Proxies are for the network; a runtime is never behind one.
         self._session = aiohttp.ClientSession(
             connector=connector,
             headers=headers,
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_OPENING),
+            timeout=aiohttp.ClientTimeout(total=None),
             trust_env=False,
+            trace_configs=[trace],
             ws_response_class=self._make_socket,  # type: ignore[arg-type]
         )
         self._client = _Client(
@@ -165,6 +171,7 @@ class Link:
         )
         self._socket: _Socket | None = None
         self._tasks: list[asyncio.Task[Any]] = []
+        self._opening = Attempt(CONNECT)
         self._open = False
         self._reason: Exception | None = None
 
@@ -177,7 +184,7 @@ class Link:
         """Connect. Raises NotConnected, Refused, or MalformedError; then it is closed already."""
         client = self._client
         try:
-            async with asyncio.timeout(_OPENING):
+            async with self._opening:
                 await client.connect(
                     url, transports=["websocket"], namespaces=list(namespaces), wait=False
                 )
@@ -192,6 +199,9 @@ class Link:
                 raise _reason(exc, self._fault()) from exc
             raise
         self._open = True
+
+    async def _connected(self, *_: object) -> None:
+        self._opening.allow(_OPENING)
 
     async def emit(self, namespace: str, event: str, *arguments: Any) -> None:
         """Send an event; it waits for nothing."""

@@ -1,0 +1,87 @@
+"""A network that swallows what is sent into it: nobody accepts, nobody refuses, nobody answers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from local_runtime import descriptors, far
+from patience import eventually_async
+
+from agentix import AsyncClientNamespace, RuntimeClient, RuntimeUnreachable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture
+def swallowing() -> Iterator[str]:
+    """Give the URL of an address that leaves every attempt to connect without an answer."""
+    with contextlib.ExitStack() as open_:
+        listener = open_.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        address = listener.getsockname()
+        for number in range(10):
+            filler = open_.enter_context(socket.socket())
+            filler.settimeout(0.5)
+            try:
+                filler.connect(address)
+            except TimeoutError:
+                assert number
+                break
+        else:
+            pytest.fail("its queue never gets full")
+        yield f"http://127.0.0.1:{address[1]}"
+
+
+def attempts(url: str) -> int:
+    """Count the attempts to connect; one of them is the fixture's."""
+    port = int(url.rpartition(":")[2])
+    lines = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+    return sum(line[2].endswith(f":{port:04X}") and line[3] == "02" for line in lines)
+
+
+def clients(url: str) -> Iterator[RuntimeClient]:
+    """Make the kinds of clients there are, as to what they connect with first."""
+    yield RuntimeClient(url, token="secret")
+    yield RuntimeClient(url, token="secret", http_sync_ms=None)
+    client = RuntimeClient(url, token="secret")
+    client.register_namespace(AsyncClientNamespace("/plugin"))
+    yield client
+
+
+async def test_an_address_that_nobody_answers_at_is_a_definite_error_in_seconds(
+    swallowing: str,
+) -> None:
+    async with contextlib.AsyncExitStack() as open_:
+        calls = [
+            (await open_.enter_async_context(client)).remote(far.noop)
+            for client in clients(swallowing)
+        ]
+        start = time.monotonic()
+        found = await asyncio.gather(*calls, return_exceptions=True)
+        assert 3 < time.monotonic() - start < 10
+        for error in found:
+            assert isinstance(error, RuntimeUnreachable), error
+            assert "it does not accept connections" in str(error)
+        start = time.monotonic()
+    assert time.monotonic() - start < 3
+
+
+async def test_closing_a_client_breaks_its_attempts_to_connect_off(swallowing: str) -> None:
+    before = sorted(descriptors())
+    for client in clients(swallowing):
+        call = asyncio.create_task(client.remote(far.noop))
+        health = asyncio.create_task(client.health())
+        await eventually_async(lambda: attempts(swallowing) == 4, "all are connecting")
+        start = time.monotonic()
+        await client.close()
+        assert time.monotonic() - start < 2
+        for task in (call, health):
+            with pytest.raises(RuntimeUnreachable, match="the client was closed"):
+                await task
+    assert sorted(descriptors()) == before
