@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
+import socket
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -81,12 +83,16 @@ class Wire:
         return f"http+unix://{quote(self._folder.name + '/w', safe='')}"
 
     async def __aenter__(self) -> Self:
-        path = str(Path(self._folder.name) / "w")
-        self._server = await asyncio.start_unix_server(self._connected, path)
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.setblocking(False)
+        self._listener.bind(str(Path(self._folder.name) / "w"))
+        self._listener.listen()
+        asyncio.get_running_loop().add_reader(self._listener, self._accept)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
+        asyncio.get_running_loop().remove_reader(self._listener)
+        self._listener.close()
         await self.cut()
         self._folder.cleanup()
 
@@ -99,15 +105,19 @@ class Wire:
             _, pipes = await asyncio.wait(pipes, timeout=0.01)
         await asyncio.sleep(0)
 
-    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.get_running_loop().create_task(self._carry(reader, writer))
-        self._pipes.add(task)
-        task.add_done_callback(self._pipes.discard)
+    def _accept(self) -> None:
+        # By hand: asyncio's servers accept in tasks that nobody can wait for.
+        with contextlib.suppress(BlockingIOError):
+            accepted, _ = self._listener.accept()
+            task = asyncio.get_running_loop().create_task(self._carry(accepted))
+            self._pipes.add(task)
+            task.add_done_callback(self._pipes.discard)
 
-    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _carry(self, accepted: socket.socket) -> None:
         if self.broken:
-            writer.transport.abort()
+            accepted.close()
             return
+        reader, writer = await asyncio.open_unix_connection(sock=accepted)
         self.connections += 1
         far_reader, far_writer = await asyncio.open_unix_connection(str(self._runtime.socket))
         ends = {writer, far_writer}
