@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from pydantic import BaseModel
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 def object_array() -> Any:
     """Return an array that may hold anything."""
     return np.array([object()])
+
+
+async def transposed(rows: int) -> Any:
+    """Return an array whose bytes do not lie in the order that they are sent in."""
+    return np.arange(rows * 1000).reshape(rows, 1000).T[:, ::2]
+
+
+async def transposes(rows: int, count: int) -> AsyncIterator[Any]:
+    """Yield such arrays."""
+    for _ in range(count):
+        yield await transposed(rows)
 
 
 class Colour(enum.Enum):

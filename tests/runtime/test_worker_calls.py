@@ -8,9 +8,11 @@ import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
-from local_runtime import far, hard
+from local_runtime import far, hard, shop
 from local_runtime.worker import becomes, spawned, working
 
 from agentix.utils import context
@@ -185,6 +187,32 @@ async def test_results_of_any_size_are_whole(size: int) -> None:
         for name in ("blob", "ablob"):
             assert await server.value(server.call(f"far::{name}", size)) == bytes(size)
         assert await server.value(server.call("far::length", bytes(size))) == size
+
+
+@pytest.mark.parametrize("kind", ["result", "item"])
+async def test_others_on_the_loop_go_on_while_a_large_array_is_put_in_order(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    over = threading.Event()
+    copy = np.ascontiguousarray
+
+    def slowly(array: Any) -> Any:
+        assert over.wait(10), "others wait for it"
+        return copy(array)
+
+    monkeypatch.setattr(np, "ascontiguousarray", slowly)
+    async with working() as (server, _):
+        if kind == "result":
+            large = server.call("shop::transposed", 1000)
+        else:
+            large = server.stream("shop::transposes", 1000, 1)
+        assert await server.value(server.call("far::anoop", 1)) == 1
+        assert large not in server.answers
+        over.set()
+        found = await server.value(large)
+        if kind == "item":
+            (found,) = server.items[large]
+        assert np.array_equal(found, await shop.transposed(1000))
 
 
 # Functions

@@ -21,10 +21,11 @@ import pydantic
 import pytest
 
 from agentix.wire.errors import NotAllowedError, UnencodableError
+from agentix.wire.frames import Deferred
 from agentix.wire.protocol import OUT_OF_BAND
 from agentix.wire.values.allowed import Names, allow_type, allowed_for
 from agentix.wire.values.decode import decode
-from agentix.wire.values.encode import encode
+from agentix.wire.values.encode import encode, outline
 
 T = TypeVar("T")
 
@@ -99,6 +100,16 @@ def test_the_bytes_of_a_large_array_are_not_copied() -> None:
     memory = bytearray(buffer)
     found = decode(document, [memory], dict)
     assert np.shares_memory(np.frombuffer(memory, "u1"), found)
+
+
+def test_what_is_left_for_later_is_the_copy_of_a_large_array_that_needs_one() -> None:
+    large = np.arange(1 << 18).reshape(512, 512)
+    document, buffers = outline([large, large.T, large[::2], large[:16, ::2]])
+    assert [type(one) is Deferred for one in buffers] == [False, False, True, False]
+    made = [one.made() if isinstance(one, Deferred) else one for one in buffers]
+    assert [len(one) for one in made] == [len(one) for one in buffers]
+    found = decode(document, [bytearray(one) for one in made], dict)
+    assert all(map(np.array_equal, found, [large, large.T, large[::2], large[:16, ::2]]))
 
 
 @pytest.mark.parametrize(

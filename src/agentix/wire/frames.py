@@ -28,7 +28,7 @@ from agentix.wire.errors import MalformedError
 from agentix.wire.protocol import MAX_HEAD, MAX_INLINE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
 ALIGN: Final = 64
 PREFIX: Final = struct.Struct("<I")
@@ -37,6 +37,19 @@ FRAME: Final = struct.Struct("<IIB")
 _PADDING: Final = bytes(ALIGN)
 
 Buffer = bytes | bytearray | memoryview
+
+
+class Deferred:
+    """A buffer whose length is known, and which is made where that holds nobody up."""
+
+    __slots__ = ("_size", "made")
+
+    def __init__(self, size: int, made: Callable[[], Buffer]) -> None:
+        self._size = size
+        self.made = made
+
+    def __len__(self) -> int:
+        return self._size
 
 
 def padded(length: int) -> int:
@@ -60,14 +73,14 @@ def offsets(segments: Sequence[int]) -> list[int]:
     return starts
 
 
-def pieces(stream: Sequence[Buffer], buffers: Sequence[Buffer]) -> Iterator[Buffer]:
+def pieces(stream: Sequence[Buffer], buffers: Sequence[Buffer | Deferred]) -> Iterator[Buffer]:
     """Lay out a payload: the stream's parts in one run, then each buffer at its own offset."""
     behind = sum(len(part) for part in stream)
     yield from stream
     for buffer in buffers:
         if gap := padded(behind) - behind:
             yield _PADDING[:gap]
-        yield buffer
+        yield buffer.made() if isinstance(buffer, Deferred) else buffer
         behind = len(buffer)
 
 

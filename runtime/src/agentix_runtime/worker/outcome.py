@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from agentix.wire import arguments, messages
 from agentix.wire.arguments import MINOR
 from agentix.wire.errors import UnencodableError
-from agentix.wire.frames import Buffer, offsets, payload_size, pieces
+from agentix.wire.frames import Buffer, Deferred, offsets, payload_size, pieces
 from agentix.wire.messages import Call, Failure, Item, Segments, Value
 from agentix.wire.protocol import MAX_INLINE
-from agentix.wire.values.encode import encode
+from agentix.wire.values.encode import outline
 from agentix_runtime.channel import Payload
 from agentix_runtime.parcel import Parcel
 from agentix_runtime.worker.failures import refusal, text_of
@@ -99,7 +99,7 @@ class Encoded:
         call: Call,
         number: int,
         stream: Sequence[Buffer],
-        buffers: Sequence[Buffer],
+        buffers: Sequence[Buffer | Deferred],
         kinds: str,
     ) -> None:
         """Describe a result in these parts or, with a number from 1 on, an item of a stream."""
@@ -127,7 +127,7 @@ def encoded(call: Call, value: Any, number: int = 0) -> Outcome | Encoded | Fail
             kinds = "a" * len(pickled.buffers)
             made = Encoded(call, number, pickled.stream, pickled.buffers, kinds)
         else:
-            document, buffers = encode(value)
+            document, buffers = outline(value)
             if not buffers and (size := len(document)) <= MAX_INLINE and size <= call.limit:
                 return _head(call, number, "", (size,)), document
             kinds = "".join(["b" if type(one) is bytes else "a" for one in buffers])

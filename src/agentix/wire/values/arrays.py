@@ -12,6 +12,8 @@ import sys
 from typing import TYPE_CHECKING, Any, Protocol
 
 from agentix.wire.errors import MalformedError, UnencodableError
+from agentix.wire.frames import Buffer, Deferred
+from agentix.wire.protocol import MAX_INLINE
 from agentix.wire.values import tags
 
 if TYPE_CHECKING:
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
 
     import numpy as np
 
-    from agentix.wire.frames import Buffer
     from agentix.wire.values.encode import Node
 
 _DTYPE = re.compile(tags.DTYPE)
@@ -29,7 +30,7 @@ _MAX_DIMENSIONS = 64
 class Aside(Protocol):
     """The part of the encoder that arrays need."""
 
-    def aside(self, data: Buffer) -> int | None:
+    def aside(self, data: Buffer | Deferred) -> int | None:
         """Put bytes beside the document; ``None`` if they are better off in it."""
 
 
@@ -53,10 +54,18 @@ def encode_array(encoder: Aside, array: np.ndarray[Any, Any]) -> Node:
         )
     name = _dtype_name(array.dtype, "an array")
     order = "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-    # Times have no buffer protocol; their bytes have.
-    flat = array.ravel(order="K") if order == "F" else np.ascontiguousarray(array).reshape(-1)
-    data = flat.view(np.uint8).data if flat.size else memoryview(b"")
-    index = encoder.aside(data)
+
+    def gathered() -> memoryview:
+        # Times have no buffer protocol; their bytes have.
+        flat = array.ravel(order="K") if order == "F" else np.ascontiguousarray(array).reshape(-1)
+        return flat.view(np.uint8).data if flat.size else memoryview(b"")
+
+    index = None
+    if array.nbytes > MAX_INLINE and not array.flags.forc:
+        index = encoder.aside(Deferred(array.nbytes, gathered))
+    if index is None:
+        data = gathered()
+        index = encoder.aside(data)
     return [tags.ARRAY, name, list(array.shape), order, bytes(data) if index is None else index]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgpack
 
 from agentix.wire.errors import UnencodableError
+from agentix.wire.frames import Buffer, Deferred
 from agentix.wire.protocol import MAX_BUFFERS, MAX_DOCUMENT, MAX_ELEMENTS, OUT_OF_BAND
 from agentix.wire.values import tags
 from agentix.wire.values.bounds import check_elements
@@ -19,14 +20,21 @@ from agentix.wire.values.shapes import Shape, shape_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agentix.wire.frames import Buffer
-
 Node: TypeAlias = Any
 _SCALARS = frozenset({type(None), bool, int, float, str})
 
 
 def encode(value: object) -> tuple[bytes, list[Buffer]]:
     """Encode a value as a document and its out-of-band buffers, or raise UnencodableError."""
+    document, buffers = outline(value)
+    return document, [one.made() if isinstance(one, Deferred) else one for one in buffers]
+
+
+def outline(value: object) -> tuple[bytes, list[Buffer | Deferred]]:
+    """Encode a value, but for copies of large arrays: those are left for later.
+
+    All else is read at once, so that whoever holds the value may go on to change it.
+    """
     try:
         encoder, document = _encode(value, _SCALARS)
     except OverflowError:
@@ -61,7 +69,7 @@ class _Encoder:
     def __init__(self, scalars: frozenset[type]) -> None:
         self.scalars = scalars
         self.classes: list[Node] = []
-        self.buffers: list[Buffer] = []
+        self.buffers: list[Buffer | Deferred] = []
         self._shapes: dict[type, tuple[int, Shape]] = {}
 
     def node(self, value: Any, depth: int) -> Node:
@@ -87,7 +95,7 @@ class _Encoder:
         """Encode a mapping as a column of keys and one of values."""
         return [tag, self.nodes(list(mapping), depth), self.nodes(list(mapping.values()), depth)]
 
-    def aside(self, data: Buffer) -> int | None:
+    def aside(self, data: Buffer | Deferred) -> int | None:
         """Put bytes beside the document; ``None`` if they are better off in it."""
         if len(data) < OUT_OF_BAND or len(self.buffers) >= MAX_BUFFERS:
             return None
