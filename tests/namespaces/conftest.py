@@ -103,10 +103,9 @@ class Wire:
             for writer in self._writers:
                 writer.transport.abort()
             _, pipes = await asyncio.wait(pipes, timeout=0.01)
-        await asyncio.sleep(0)
 
     def _accept(self) -> None:
-        # By hand: asyncio's servers accept in tasks that nobody can wait for.
+        # By hand: asyncio's server loses what it accepts in the turn in which it is closed.
         with contextlib.suppress(BlockingIOError):
             accepted, _ = self._listener.accept()
             task = asyncio.get_running_loop().create_task(self._carry(accepted))
@@ -117,20 +116,27 @@ class Wire:
         if self.broken:
             accepted.close()
             return
-        reader, writer = await asyncio.open_unix_connection(sock=accepted)
         self.connections += 1
-        far_reader, far_writer = await asyncio.open_unix_connection(str(self._runtime.socket))
-        ends = {writer, far_writer}
-        self._writers |= ends
-        both = [
-            asyncio.ensure_future(_pipe(reader, far_writer)),
-            asyncio.ensure_future(_pipe(far_reader, writer)),
-        ]
-        await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-        for end in ends:
-            end.transport.abort()
-        await asyncio.wait(both)
-        self._writers -= ends
+        ends: set[asyncio.StreamWriter] = set()
+        try:
+            reader, writer = await asyncio.open_unix_connection(sock=accepted)
+            ends.add(writer)
+            far_reader, far_writer = await asyncio.open_unix_connection(str(self._runtime.socket))
+            ends.add(far_writer)
+            self._writers |= ends
+            both = [
+                asyncio.ensure_future(_pipe(reader, far_writer)),
+                asyncio.ensure_future(_pipe(far_reader, writer)),
+            ]
+            await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+            for end in ends:
+                end.transport.abort()
+            await asyncio.wait(both)
+        finally:
+            self._writers -= ends
+            for end in ends:
+                end.transport.abort()
+            await asyncio.sleep(0)  # in which they are closed
 
 
 async def _pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
