@@ -234,12 +234,18 @@ class Link:
                     await self._socket.close()
 
     async def _all_ended(self) -> None:
+        cancelled = None
         # Their wait_for loses a cancellation that comes together with what it waits for.
         while running := [task for task in self._loops() if not task.done()]:
             for task in running:
                 task.cancel()
-            await asyncio.wait(running, timeout=_INSIST)
+            try:
+                await asyncio.wait(running, timeout=_INSIST)
+            except asyncio.CancelledError as exc:  # all the same, they may not be left to wait
+                cancelled = exc
         await asyncio.gather(*self._loops(), return_exceptions=True)
+        if cancelled is not None:
+            raise cancelled
         await asyncio.sleep(0)  # transports close in the loop's next turn
 
     def _loops(self) -> set[asyncio.Task[Any]]:
