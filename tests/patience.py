@@ -29,6 +29,19 @@ async def eventually_async(
         await asyncio.sleep(pause)
 
 
+def still(value: Callable[[], object], seconds: float = 0.5) -> Callable[[], bool]:
+    """Make what says whether a value has stood still for so long; ask it again and again."""
+    since, last = time.monotonic(), value()
+
+    def stands() -> bool:
+        nonlocal since, last
+        if (now := value()) != last:
+            since, last = time.monotonic(), now
+        return time.monotonic() - since >= seconds
+
+    return stands
+
+
 def _pauses(happened: Callable[[], object], what: str, within: float) -> Iterator[float]:
     end = time.monotonic() + within
     while not happened():

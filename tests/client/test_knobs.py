@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from local_runtime import LocalRuntime, descriptors, far, flows
+from patience import eventually_async
 
 from agentix import AsyncClientNamespace, RuntimeClient
 from agentix.errors import ProviderError
@@ -17,6 +18,7 @@ from agentix.wire.messages import Call
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
 NOWHERE = "http://127.0.0.1:9"
 
@@ -103,13 +105,17 @@ async def test_without_an_inline_budget_calls_go_over_socket_io(runtime: LocalRu
         assert len(await client.remote(far.blob, 1 << 20)) == 1 << 20
 
 
-async def test_calls_that_take_long_wait_on_one_connection(runtime: LocalRuntime) -> None:
+async def test_calls_that_take_long_wait_on_one_connection(
+    runtime: LocalRuntime, tmp_path: Path
+) -> None:
     async with RuntimeClient(runtime.url, token=runtime.token, http_sync_ms=50) as client:
         await client.remote(far.asleep, 2.5)  # by then there is one
-        calls = asyncio.gather(*(client.remote(flows.once, "long", 2.0) for _ in range(100)))
-        await asyncio.sleep(1.0)
+        go = tmp_path / "go"
+        calls = asyncio.gather(*(client.remote(far.until, str(go)) for _ in range(100)))
+        await eventually_async(lambda: len(client._events._asks) == 100, "all wait over Socket.IO")
         busy = len(client._connection._pool._links) - len(client._connection._pool._idle)
         assert busy <= 1  # the journal's
+        go.touch()
         await calls
     assert sum(one.startswith("socket:") for one in descriptors()) < 20
 

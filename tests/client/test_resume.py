@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from local_runtime import LocalRuntime, far, flows, processes_with
 from local_runtime.proxy import Proxy
+from patience import eventually_async
 
 from agentix import CallTimeout, RuntimeClient, RuntimeUnreachable
 
@@ -132,13 +133,14 @@ async def test_a_cancelled_call_ends_also_where_its_connection_breaks(
 
 
 async def test_a_runtime_that_cannot_be_reached_any_more_is_a_definite_error(
-    runtime: LocalRuntime,
+    runtime: LocalRuntime, name: str
 ) -> None:
     async with Proxy(runtime) as proxy, proxy.client() as client:
         await client.remote(far.noop)
-        calls = [client.try_remote(far.asleep, 60) for _ in range(5)]
-        under_way = asyncio.gather(*calls)
-        await asyncio.sleep(0.3)
+        names = [f"{name}-{number}" for number in range(5)]
+        under_way = asyncio.gather(*(client.try_remote(far.wait_and_tell, one) for one in names))
+        while not {f"{one} began" for one in names} <= {*await client.remote(far.told)}:
+            await asyncio.sleep(0.01)
         proxy.refusing = True
         proxy.cut()
         start = time.perf_counter()
@@ -161,7 +163,7 @@ async def test_a_killed_server_is_a_definite_error_and_calls_after_that_fail_at_
         async with RuntimeClient(runtime.url, token=runtime.token, http_sync_ms=sync) as client:
             await client.remote(far.asleep, 2.2)  # now there is a Socket.IO connection, too
             under_way = asyncio.create_task(client.try_remote(far.asleep, 60))
-            await asyncio.sleep(1.3)
+            await eventually_async(lambda: client._events._asks, "it waits over Socket.IO")
             start = time.perf_counter()
             runtime.process.kill()
             result = await under_way

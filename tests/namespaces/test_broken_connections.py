@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import pytest
 from local_runtime import LocalRuntime, descriptors, far, plugin, python
-from patience import eventually_async
+from patience import eventually_async, still
 
 from agentix.errors import RemoteSioError, RuntimeUnreachable
 from agentix.sio import AsyncClientNamespace
@@ -54,7 +54,7 @@ class Host(AsyncClientNamespace):
         return data
 
 
-async def until(true: Callable[[], bool]) -> None:
+async def until(true: Callable[[], object]) -> None:
     """Wait for something, for a bounded time."""
     async with asyncio.timeout(30):
         while not true():
@@ -161,7 +161,7 @@ async def test_events_wait_for_a_host_that_is_cut_off_for_a_while(
             await wire.cut()
             await direct.remote(plugin.emit_numbers, "event", 150)
             asking = asyncio.create_task(direct.remote(plugin.request, "double", 4))
-            await asyncio.sleep(3)
+            await until(lambda: wire.refused > 12)  # it has given up, and tries again
             assert ns.events == []
             wire.broken = False
             await until(lambda: len(ns.events) == 150)
@@ -272,7 +272,7 @@ async def test_a_killed_server_is_a_definite_error_within_seconds(make_host: Any
             await host.remote(plugin.load)
             call = asyncio.create_task(ns.call("hang"))
             ask = asyncio.create_task(host.events.ask(_long_call()))
-            await asyncio.sleep(0.1)
+            await until(lambda: host.events._calls and host.events._asks)
             began = time.monotonic()
             runtime.process.kill()
             with pytest.raises(RuntimeUnreachable):
@@ -319,7 +319,8 @@ async def test_after_being_forgotten_a_host_begins_anew(make_host: Any, make_wir
                 await until_async(direct, 1)
                 wire.broken = True
                 await wire.cut()
-                await asyncio.sleep(1)
+                kind, *_ = await direct.remote(plugin.failing, "double", 1)
+                assert kind in ("HostGoneError", "NoHandlerError")  # now, or already
                 wire.broken = False
                 with pytest.raises(RuntimeUnreachable, match="forgotten"):
                     await hanging
@@ -345,7 +346,7 @@ async def test_a_busy_host_keeps_its_connection(
         link = host.events._link
         time.sleep(seconds)
         assert await asking == 2
-        await asyncio.sleep(1)
+        assert await host.remote(plugin.request, "double", 2) == 4
         assert host.events._link is link
         assert await host.remote(far.anoop, 1) == 1
 
@@ -361,7 +362,9 @@ async def test_a_host_that_does_not_read_slows_the_sandbox_down_and_loses_nothin
         async with make_host(fresh.url, fresh.token) as direct:
             process.send_signal(signal.SIGSTOP)
             emitting = asyncio.create_task(direct.remote(plugin.emit_blobs, "blob", 400, 1 << 20))
-            await asyncio.sleep(4)
+            await eventually_async(
+                still(lambda: _memory(fresh.process.pid), 2), "the server takes no more"
+            )
             assert not emitting.done()
             assert _memory(fresh.process.pid) < 450 << 20
             process.send_signal(signal.SIGCONT)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from local_runtime import LocalRuntime, far, plugin, python
+from patience import eventually_async
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,7 +82,7 @@ async def test_a_host_that_is_busy_for_a_minute(
     async with make_host(fresh.url, fresh.token, timeout=200, **knobs) as client:
         await client.remote(far.asleep, 1)
         call = asyncio.create_task(client.remote(far.asleep, 30))
-        await asyncio.sleep(2)
+        await eventually_async(lambda: client.events._asks, "it waits over Socket.IO")
         time.sleep(60)
         await asyncio.wait_for(call, 5)
         assert await client.remote(far.anoop, 1) == 1
