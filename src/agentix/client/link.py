@@ -17,10 +17,11 @@ import socketio
 from engineio import base_client, packet
 
 from agentix.client.attempt import CONNECT, Attempt
-from agentix.client.http import ConnectionLost, NotConnected, Unsettled
+from agentix.client.http import SILENCE, ConnectionLost, NotConnected, Unsettled
 from agentix.wire.errors import MalformedError
 from agentix.wire.packets import StrictPacket, event_packet
 from agentix.wire.protocol import CONTENT_TYPE, MAX_EVENT
+from agentix.wire.silence import watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -65,6 +66,12 @@ class _Socket(aiohttp.ClientWebSocketResponse):
     """A websocket whose text messages are what they have to be; the library would parse any."""
 
     fault: MalformedError | None = None
+
+    def watch(self) -> None:
+        """Have it end where the other side's machine is gone."""
+        connection = self._response.connection
+        if connection is not None and connection.transport is not None:
+            watch(connection.transport, SILENCE)
 
     async def receive(self, timeout: float | None = None) -> aiohttp.WSMessage:  # noqa: ASYNC109
         message = await super().receive(timeout)
@@ -190,6 +197,8 @@ class Link:
                 )
                 self._tasks = [client.eio.read_loop_task, client.eio.write_loop_task]
                 self._tasks[0].add_done_callback(self._ended)
+                if self._socket is not None:
+                    self._socket.watch()
                 await client.complete
                 if self._reason is not None:  # it has ended in the same turn
                     raise self._reason

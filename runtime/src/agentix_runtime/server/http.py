@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Final, cast
 from agentix.wire.errors import MalformedError
 from agentix.wire.frames import MARK, PREFIX
 from agentix.wire.protocol import CONTENT_TYPE, PROTOCOL
+from agentix.wire.silence import watch
 from agentix_runtime.parcel import Parcel, drop
 from agentix_runtime.server import heads
 from agentix_runtime.server.bodies import LARGEST, Body
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 STRANGER: Final = 30.0
 """Seconds in which a connection has to say the secret."""
+
+_SILENCE: Final = 30.0
+"""Seconds without a sign of life from a client's machine, after which it is gone."""
 
 _LINGER: Final = 1.0
 _PIPELINED: Final = 64 << 10
@@ -126,6 +130,7 @@ class Connection(asyncio.Protocol):
         """Begin."""
         self._transport = cast("asyncio.Transport", transport)
         self._server.connections.add(self)
+        watch(self._transport, _SILENCE)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let go of everything; calls go on."""
