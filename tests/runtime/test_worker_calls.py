@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextvars
+import os
 import queue
-import subprocess
+import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -302,7 +303,7 @@ async def test_a_daemon_that_outlives_its_call_does_not_keep_the_channel_open() 
     try:
         assert not _ended(pid)
     finally:
-        subprocess.run(["kill", "-9", str(pid)], check=True)
+        os.kill(pid, signal.SIGKILL)
 
 
 def _ended(pid: int) -> bool:
