@@ -83,7 +83,7 @@ async def test_a_sandbox_is_configured_before_its_first_call(runtime: LocalRunti
             live.configure(timeout=1)
         assert [n async for n in live.remote(flows.numbers, 3)] == [0, 1, 2]
         with pytest.raises(TypeError, match="generator function"):
-            await live.try_remote(flows.numbers, 3)
+            await live.try_remote(flows.numbers, 3)  # type: ignore[misc]
 
 
 async def test_without_an_inline_budget_calls_go_over_socket_io(runtime: LocalRuntime) -> None:

@@ -219,7 +219,7 @@ async def test_a_stream_cannot_be_tried_and_says_what_to_do() -> None:
     async with RuntimeClient("http://127.0.0.1:9") as client:
         for generator in (flows.numbers, flows.anumbers):
             with pytest.raises(TypeError, match="is a generator function; iterate over remote"):
-                await client.try_remote(generator, 1)
+                await client.try_remote(generator, 1)  # type: ignore[misc]
 
 
 async def test_many_streams_and_calls_go_on_at_once(runtime: LocalRuntime, name: str) -> None:

@@ -90,6 +90,8 @@ async def streams(client: RuntimeClient) -> None:
     await anext(iterator)
     client.remote(lines, 1)  # type: ignore[call-overload]
     await client.remote(reports, "a")  # type: ignore[misc]
+    await client.try_remote(lines, "a")  # type: ignore[misc]
+    await client.try_remote(reports, "a")  # type: ignore[misc]
 
 
 async def sandboxes(provider: SandboxProvider, config: SandboxConfig) -> None:

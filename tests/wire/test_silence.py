@@ -1,4 +1,4 @@
-"""A machine that is gone ends its TCP connections; one that is only busy, stopped or full does not."""
+"""A machine that is gone ends its TCP connections; one that is there does not, busy or stopped."""
 
 from __future__ import annotations
 

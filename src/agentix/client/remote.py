@@ -68,13 +68,22 @@ class Remote(ABC):
     def try_remote(
         self, fn: Callable[P, Coroutine[Any, Any, T]], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, Result[T]]: ...
+    # It raises. Of ``Never``, type checkers would say nothing; ``None`` cannot be awaited.
+    @overload
+    def try_remote(  # type: ignore[overload-overlap]
+        self,
+        fn: Callable[P, AsyncIterator[Any] | Iterator[Any]],
+        /,
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> None: ...
     @overload
     def try_remote(
         self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
     ) -> Coroutine[Any, Any, Result[T]]: ...
     def try_remote(
         self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any
-    ) -> Coroutine[Any, Any, Result[Any]]:
+    ) -> Coroutine[Any, Any, Result[Any]] | None:
         """Run a function as :meth:`remote` does; return ``Ok(value)``, or ``Failed(error)``.
 
         Raises:
