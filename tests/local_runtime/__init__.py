@@ -166,6 +166,15 @@ async def appears(path: Path) -> None:
             await asyncio.sleep(0.005)
 
 
+async def stop(server: asyncio.Server) -> None:
+    """Close a server, having served what it has accepted; left to itself, it may lose the last."""
+    for listener in server.sockets:
+        asyncio.get_running_loop().remove_reader(listener)
+    for _ in range(5):  # asyncio accepts in a task and serves in another one
+        await asyncio.sleep(0)
+    server.close()
+
+
 def apart(body: bytes) -> tuple[bytes, bytes]:
     """Take a whole HTTP body apart into its message and its payload."""
     end = PREFIX.size + PREFIX.unpack_from(body)[0]

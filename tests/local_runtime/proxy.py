@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from urllib.parse import quote
 
 from agentix import RuntimeClient
+from local_runtime import stop
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -61,7 +62,7 @@ class Proxy:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._server.close()
+        await stop(self._server)
         self.cut()
         for task in self._tasks:
             task.cancel()

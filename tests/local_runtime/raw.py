@@ -12,7 +12,7 @@ from agentix import RuntimeClient
 from agentix.wire import messages
 from agentix.wire.frames import MARK, body_prefix
 from agentix.wire.messages import Await, Call, Cancel, Failure, Follow, Leave, Next, Noted
-from local_runtime import apart
+from local_runtime import apart, stop
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -108,7 +108,7 @@ async def raw_server(
         async with RuntimeClient(unix(folder / "s"), **{"timeout": 20, **options}) as client:
             yield client
     finally:
-        server.close()
+        await stop(server)
         for task in tasks:
             task.cancel()
         if tasks:
