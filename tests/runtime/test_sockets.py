@@ -6,7 +6,11 @@ import asyncio
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
+import engineio
+import pytest
+
 from agentix.wire.messages import Signal
+from agentix.wire.packets import event_packet
 from agentix_runtime.server.events import Events
 from agentix_runtime.server.sockets import Sockets
 
@@ -31,7 +35,6 @@ async def test_a_clients_new_connection_takes_the_place_of_one_that_it_has_lost(
     calls = cast("Calls", SimpleNamespace(connected=connected))
     events = Events(calls, cast("Supervisor", SimpleNamespace()), lambda *_: None)
     sockets = Told(events)
-    sockets._sio.manager.eio_sid_from_sid = lambda sid, namespace: sid
     sockets._hello("old", "client", "", 0, ["/plugin"])
     await asyncio.sleep(0)
     guest = sockets._connections["old"].guest
@@ -46,3 +49,27 @@ async def test_a_clients_new_connection_takes_the_place_of_one_that_it_has_lost(
     await sockets.close()
     await asyncio.sleep(0)
     assert present == []
+
+
+async def test_what_the_runtime_itself_does_wrong_is_told_and_ends_the_connection() -> None:
+    def connected(name: str) -> Any:
+        raise TypeError("a mistake of ours")
+
+    notes: list[tuple[str, int]] = []
+    raised: list[Any] = []
+    calls = cast("Calls", SimpleNamespace(connected=connected))
+    events = Events(calls, cast("Supervisor", SimpleNamespace()), lambda *note: notes.append(note))
+    sockets = Sockets(events)
+
+    await sockets._sio.manager.pre_connect("sid", "/rpc")
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _, context: raised.append(context["exception"]))
+    hello = event_packet("/rpc", "hello", "client", "", 0, [])
+    with pytest.raises(engineio.exceptions.SocketIsClosedError):
+        await sockets._sio.eio._trigger_event("message", "sid", hello)
+    assert notes == [
+        ("a client's connection was ended: the runtime failed: TypeError: a mistake of ours", 40)
+    ]
+    assert [str(error) for error in raised] == ["a mistake of ours"]
+    assert not sockets._connections
+    await sockets.close()

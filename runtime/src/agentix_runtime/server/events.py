@@ -139,8 +139,8 @@ class Events:
         if guest is None:
             guest = Guest(name)
         else:
-            del self._guests[name]  # the last one to arrive comes last
             guest.line.resume(seen)
+            del self._guests[name]  # the last one to arrive comes last
         self._guests[name] = guest
         guest.namespaces = frozenset(namespaces)
         guest.connection = connection
@@ -235,9 +235,10 @@ class Events:
 
     # From guests
 
-    def event(self, guest: Guest, namespace: str, event: str, arguments: list[Any]) -> None:
+    def event(
+        self, guest: Guest, namespace: str, event: str, number: Any, request: Any, data: Any
+    ) -> None:
         """Take an event of a guest's. Raises MalformedError for what is none."""
-        number, request, data = _three(arguments)
         if type(request) is not int or type(data) is not bytes or len(data) > MAX_SIGNAL:
             raise MalformedError("an event is not valid")
         if not guest.line.arrived(number):
@@ -253,9 +254,8 @@ class Events:
         else:
             self._of_guests[ours] = worker, guest, request
 
-    def reply(self, guest: Guest, arguments: list[Any]) -> None:
+    def reply(self, guest: Guest, number: Any, told: Iterable[Any]) -> None:
         """Take a guest's reply to a worker's request. Raises MalformedError for what is none."""
-        number, *told = arguments
         request, name, text, status, data = checked_reply(told)
         if not guest.line.arrived(number):
             return
@@ -318,13 +318,6 @@ def checked_reply(told: Iterable[Any]) -> tuple[int, str, str, int | None, bytes
     ):
         raise MalformedError("a reply is not valid")
     return request, name, text, status, data
-
-
-def _three(arguments: list[Any]) -> tuple[Any, Any, Any]:
-    if len(arguments) != 3:
-        raise MalformedError("an event is not one")
-    number, request, data = arguments
-    return number, request, data
 
 
 def _packed(data: bytes) -> Payload:

@@ -24,6 +24,7 @@ import engineio
 import engineio.exceptions
 import socketio
 from aiohttp import web
+from socketio import packet
 
 from agentix.wire import messages
 from agentix.wire.errors import MalformedError
@@ -48,6 +49,15 @@ _PING_TIMEOUT: Final = 300
 
 _FAREWELL: Final = 0.5
 _OURS: Final = "/rpc"
+_SAID: Final = {
+    "hello": 4, "ask": 2, "arrived": 1, "got": 1, "reply": 6, "settle": 1, "bye": 0
+}  # fmt: skip
+"""What clients say in that namespace, and with how many arguments."""
+
+_EVENT: Final = 3
+"""The arguments of an event of any other namespace."""
+
+_KINDS: Final = (packet.CONNECT, packet.DISCONNECT, packet.EVENT)
 
 
 class _Connection:
@@ -94,10 +104,61 @@ class _EngineIO(engineio.AsyncServer):  # type: ignore[misc]
         pings[:] = [*(ping for ping in pings if not ping.done()), task]
         return task
 
+    async def _trigger_event(self, event: str, *args: Any, **options: Any) -> Any:
+        if event == "message":
+            return await self.handlers[event](*args)  # what it raises ends the connection
+        return await super()._trigger_event(event, *args, **options)
+
 
 class _SocketIO(socketio.AsyncServer):  # type: ignore[misc]
+    """The protocol: events are handed on at once, and what goes wrong with one is told."""
+
+    def __init__(
+        self,
+        receive: Callable[[str, str, str, list[Any]], None],
+        left: Callable[[str], None],
+        failed: Callable[[str, Exception], None],
+        **options: Any,
+    ) -> None:
+        super().__init__(**options)
+        self._receive = receive
+        self._left = left
+        self._failed = failed
+
     def _engineio_server_class(self) -> type[engineio.AsyncServer]:
         return _EngineIO
+
+    async def _handle_eio_message(self, eio_sid: str, data: Any) -> None:
+        try:
+            await super()._handle_eio_message(eio_sid, data)
+        except engineio.exceptions.EngineIOError:
+            raise  # it has closed meanwhile
+        except Exception as exc:
+            self._failed(eio_sid, exc)
+            raise engineio.exceptions.SocketIsClosedError from exc
+
+    async def _trigger_event(self, event: str, namespace: str, *args: Any) -> Any:
+        if event == "disconnect" and namespace == _OURS:
+            eio_sid = self.manager.eio_sid_from_sid(args[0], namespace)
+            try:
+                self._left(eio_sid)
+            except Exception as exc:
+                self._failed(eio_sid, exc)
+        return self.not_handled
+
+    async def _handle_event(self, eio_sid: str, namespace: str, id: Any, data: list[Any]) -> None:  # noqa: A002
+        if self.manager.sid_from_eio_sid(eio_sid, namespace) is None:
+            raise MalformedError("an event is of a namespace that is not connected")
+        self._receive(eio_sid, namespace, data[0], data[1:])
+
+
+class _ClientPacket(StrictPacket):
+    """A packet of those kinds that clients send."""
+
+    def decode(self, encoded_packet: object) -> None:
+        super().decode(encoded_packet)
+        if self.packet_type not in _KINDS:
+            raise MalformedError("a packet is of a kind that no client sends")
 
 
 class Sockets:
@@ -107,9 +168,12 @@ class Sockets:
         self._events = events
         self._connections: dict[str, _Connection] = {}
         silent = logging.Logger("agentix.socketio", logging.CRITICAL + 1)
-        sio = self._sio = _SocketIO(
+        self._sio = _SocketIO(
+            self._receive,
+            self._left,
+            self._failed,
             async_mode="aiohttp",
-            serializer=StrictPacket,
+            serializer=_ClientPacket,
             namespaces="*",
             async_handlers=False,
             transports=["websocket"],
@@ -122,10 +186,6 @@ class Sockets:
             logger=silent,
             engineio_logger=silent,
         )
-        for event in ("hello", "ask", "arrived", "got", "reply", "settle", "bye"):
-            sio.on(event, self._guarded(getattr(self, f"_{event}")), namespace=_OURS)
-        sio.on("disconnect", self._disconnect, namespace=_OURS)
-        sio.on("*", self._guarded(self._event), namespace="*")
         self._web = web.Server(self._handle, access_log=None, handler_cancellation=True)
 
     def take_over(self, transport: asyncio.Transport, data: bytes) -> None:
@@ -157,43 +217,40 @@ class Sockets:
                 ping.cancel()
         return response
 
-    def _guarded(self, handler: Callable[..., None]) -> Callable[..., Any]:
-        """Have a connection end on which something is said that no client says."""
-
-        async def guarded(*arguments: Any) -> None:
-            try:
-                handler(*arguments)
-            except (MalformedError, TypeError) as exc:
-                self._events.note(f"a client's connection was ended: {exc}", logging.WARNING)
-                namespace, sid = arguments[1:3] if handler == self._event else (_OURS, arguments[0])
-                if (connection := self._find(sid, namespace)) is not None:
-                    self._end(connection, for_good=False)
-                    await self._sio.eio.disconnect(connection.sid)
-
-        return guarded
-
     # What guests say
 
-    def _find(self, sid: str, namespace: str = _OURS) -> _Connection | None:
-        return self._connections.get(self._sio.manager.eio_sid_from_sid(sid, namespace))
+    def _receive(self, sid: str, namespace: str, event: str, arguments: list[Any]) -> None:
+        ours = namespace == _OURS
+        if ours and event not in _SAID:
+            raise MalformedError("an event is none of those there are")
+        if len(arguments) != (_SAID[event] if ours else _EVENT):
+            raise MalformedError("an event has too many arguments, or too few")
+        if ours and event == "hello":
+            self._hello(sid, *arguments)
+            return
+        connection = self._connections.get(sid)
+        if connection is None:
+            raise MalformedError("a client does not say who it is")
+        if ours:
+            getattr(self, f"_{event}")(connection, *arguments)
+        else:
+            self._event(connection, namespace, event, *arguments)
 
     def _hello(self, sid: str, name: Any, known: Any, seen: Any, namespaces: Any) -> None:
-        eio_sid = self._sio.manager.eio_sid_from_sid(sid, _OURS)
-        if eio_sid in self._connections:
+        if sid in self._connections:
             raise MalformedError("a client says twice who it is")
-        connection = _Connection(eio_sid)
+        connection = _Connection(sid)
         guest = self._events.arrive(connection, name, known, seen, namespaces)
         for other in self._connections.values():
             if other.guest.name == guest.name:
                 other.silence()
         connection.guest = guest
-        self._connections[eio_sid] = connection
+        self._connections[sid] = connection
         connection.left = self._events.calls.connected(guest.name)
         connection.got = guest.line.seen
         connection.pump = asyncio.get_running_loop().create_task(self._pump(connection, guest))
 
-    def _ask(self, sid: str, number: Any, body: Any) -> None:
-        connection = self._known(sid)
+    def _ask(self, connection: _Connection, number: Any, body: Any) -> None:
         if type(number) is not int or type(body) is not bytes or number in connection.asks:
             raise MalformedError("a request is not one")
         head, request, payload = _taken_apart(body)
@@ -214,27 +271,28 @@ class Sockets:
         if number in connection.asks:
             connection.asks[number] = asking
 
-    def _arrived(self, sid: str, number: Any) -> None:
-        if (call := self._known(sid).told.pop(number, None)) is not None:
+    def _arrived(self, connection: _Connection, number: Any) -> None:
+        if (call := connection.told.pop(_number(number), None)) is not None:
             self._events.calls.arrived(call)
 
-    def _got(self, sid: str, number: Any) -> None:
-        self._events.taken(self._known(sid).guest, number)
+    def _got(self, connection: _Connection, number: Any) -> None:
+        self._events.taken(connection.guest, number)
 
-    def _reply(self, sid: str, *arguments: Any) -> None:
-        guest = self._known(sid).guest
-        self._events.reply(guest, list(arguments))
-        guest.wake.set()
+    def _reply(self, connection: _Connection, number: Any, *told: Any) -> None:
+        self._events.reply(connection.guest, number, told)
+        connection.guest.wake.set()
 
-    def _event(self, event: str, namespace: str, sid: str, *arguments: Any) -> None:
-        guest = self._known(sid, namespace).guest
-        self._events.event(guest, namespace, event, list(arguments))
-        guest.wake.set()
+    def _event(
+        self, connection: _Connection, namespace: str, event: str, number: Any, *told: Any
+    ) -> None:
+        self._events.event(connection.guest, namespace, event, number, *told)
+        connection.guest.wake.set()
 
-    def _known(self, sid: str, namespace: str = _OURS) -> _Connection:
-        if (connection := self._find(sid, namespace)) is None:
-            raise MalformedError("a client does not say who it is")
-        return connection
+    def _settle(self, connection: _Connection, number: Any) -> None:
+        connection.guest.send(_OURS, "settled", _number(number))
+
+    def _bye(self, connection: _Connection) -> None:
+        self._end(connection, for_good=True)
 
     # What guests are told
 
@@ -265,17 +323,18 @@ class Sockets:
 
     # Their end
 
-    def _settle(self, sid: str, number: Any) -> None:
-        if type(number) is not int:
-            raise MalformedError("a number is none")
-        self._known(sid).guest.send(_OURS, "settled", number)
-
-    def _bye(self, sid: str) -> None:
-        self._end(self._known(sid), for_good=True)
-
-    def _disconnect(self, sid: str, reason: str) -> None:
-        if (connection := self._find(sid)) is not None:
+    def _left(self, sid: str) -> None:
+        if (connection := self._connections.get(sid)) is not None:
             self._end(connection, for_good=False)
+
+    def _failed(self, sid: str, exc: Exception) -> None:
+        """End a connection on which something was said that no client says, or that broke us."""
+        level, why = logging.WARNING, str(exc)
+        if not isinstance(exc, MalformedError):
+            level, why = logging.ERROR, f"the runtime failed: {type(exc).__name__}: {exc}"
+            asyncio.get_running_loop().call_exception_handler({"message": why, "exception": exc})
+        self._events.note(f"a client's connection was ended: {why}", level)
+        self._left(sid)
 
     def _end(self, connection: _Connection, for_good: bool) -> None:
         if self._connections.pop(connection.sid, None) is None:
@@ -286,6 +345,12 @@ class Sockets:
             asking.leave()
         connection.silence()
         self._events.leave(connection.guest, connection, for_good=for_good)
+
+
+def _number(value: Any) -> int:
+    if type(value) is not int:
+        raise MalformedError("a number is none")
+    return value
 
 
 def _taken_apart(body: bytes) -> tuple[bytes, Request, memoryview]:
