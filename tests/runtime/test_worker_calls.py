@@ -6,6 +6,7 @@ import contextvars
 import os
 import queue
 import signal
+import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -17,8 +18,11 @@ from local_runtime import far, hard, shop
 from local_runtime.worker import becomes, spawned, working
 
 from agentix.utils import context
+from agentix.wire import arguments, messages
 from agentix.wire.arguments import MINOR
-from agentix.wire.messages import Value
+from agentix.wire.frames import frame_prefix
+from agentix.wire.messages import Call, Value
+from agentix_runtime.parcel import Parcel
 from agentix_runtime.worker import inherit
 from agentix_runtime.worker.threads import Threads
 
@@ -278,6 +282,23 @@ async def test_a_worker_whose_functions_fork_answers_once_and_stays_one() -> Non
             for call in calls:
                 assert isinstance(await server.answer(call), Value)
             assert await server.value(server.call("far::process")) == process.pid
+
+
+async def test_a_forked_child_does_not_keep_what_has_arrived_by_half() -> None:
+    async with spawned() as (server, _):
+        forks = server.call("far::fork_amid_a_frame")
+        pickled = arguments.dump((b"whole",), {})
+        call = Call(
+            "late", "local_runtime.far::noop", "values", 1 << 20, 0, False, "", pickled.segments
+        )
+        head, parcel = messages.dump(call), Parcel.of(pickled.stream)
+        frame = frame_prefix(head, 0, parcel=True) + head
+        sock = server.channel._sock
+        socket.send_fds(sock, [frame[:5]], [parcel.fd])
+        parcel.close()
+        assert await server.value(forks) == (1, 0)
+        sock.send(frame[5:])
+        assert await server.value("late") == b"whole"
 
 
 async def test_forks_amid_logging_neither_hang_nor_speak_for_the_worker() -> None:

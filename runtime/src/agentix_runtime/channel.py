@@ -185,25 +185,25 @@ class Channel:
             self._loop.remove_reader(self._sock)
             self._loop.remove_writer(self._sock)
             self._sock.close()
-            self._queued = 0
-            while self._outbox:
-                drop(self._outbox.popleft()[1])
-        while self._arrived:
-            drop(self._arrived.popleft()[1])
-        while self._descriptors:
-            if (fd := self._descriptors.popleft()) is not None:
-                os.close(fd)
+            self._let_go()
         self._room.set()
 
     def abandon(self) -> None:
         """Let go of the channel in a forked child: it is the other process's alone."""
         self._lock = threading.RLock()  # a thread that is not here may have held the old one
         self._sock.close()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Close what is on its way in either direction."""
         self._queued = 0
         while self._outbox:
             drop(self._outbox.popleft()[1])
         while self._arrived:
             drop(self._arrived.popleft()[1])
+        while self._descriptors:
+            if (fd := self._descriptors.popleft()) is not None:
+                os.close(fd)
 
     def _end(self, reason: str) -> None:
         if not self.closed:
