@@ -172,6 +172,17 @@ def test_lines_of_json_hold_everything_whole(tmp_path: Path, heard: Heard) -> No
     assert trace.get_processors() == [heard]
 
 
+def test_numbers_that_json_does_not_have_are_texts_in_it(tmp_path: Path) -> None:
+    path = tmp_path / "out.jsonl"
+    odd = {"loss": [float("nan"), 1.5], "best": {"low": float("-inf"), "high": float("inf")}}
+    with trace.collect(path), trace.trace("t", **odd), trace.span("s", **odd) as s:
+        s.add_event("e", odd)
+    lines = path.read_text().splitlines()
+    span, whole = (json.loads(line, parse_constant=pytest.fail) for line in lines)
+    told = {"loss": ["NaN", 1.5], "best": {"low": "-Infinity", "high": "Infinity"}}
+    assert (span["attrs"], span["events"][0]["attrs"], whole["metadata"]) == (told, told, told)
+
+
 def test_the_console_tells_a_line_each() -> None:
     out = io.StringIO()
     before = trace.get_processors()

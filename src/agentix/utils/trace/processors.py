@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import sys
 import threading
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from agentix.utils.trace.model import Span, Trace
+    from agentix.wire.records import Plain
 
 _log: Final = logging.getLogger("agentix.trace")
 
@@ -99,10 +101,14 @@ class JsonlProcessor(Processor):
         )
 
     def _write(self, line: dict[str, Any]) -> None:
-        text = json.dumps(records.as_plain(line), ensure_ascii=False) + "\n"
+        told = records.as_plain(line)
+        try:
+            text = json.dumps(told, ensure_ascii=False, allow_nan=False)
+        except ValueError:
+            text = json.dumps(_finite(told), ensure_ascii=False, allow_nan=False)
         with self._lock:
             if self._file is not None:
-                self._file.write(text)
+                self._file.write(text + "\n")
 
     def force_flush(self) -> None:
         """Write out what is held back."""
@@ -116,6 +122,17 @@ class JsonlProcessor(Processor):
             if self._file is not None:
                 self._file.close()
                 self._file = None
+
+
+def _finite(value: Plain) -> Plain:
+    """Give the numbers that JSON does not have as texts, by the names that it is read with."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return value
 
 
 class ConsoleProcessor(Processor):
