@@ -22,6 +22,8 @@ _CONNECT_ERROR: Final = 4
 _MAX_ELEMENTS: Final = 4096
 _KEYS: Final = frozenset({"type", "data", "nsp", "id"})
 _BIG: Final = 1 << 53
+_SHORT_MAP: Final = 8
+"""The upper half of the byte that a short map begins with."""
 
 
 class StrictPacket(MsgPackPacket):  # type: ignore[misc]
@@ -81,7 +83,7 @@ def is_name(name: object) -> bool:
 def _unpack(data: bytes) -> Any:
     left = _MAX_ELEMENTS
 
-    def count(container: Any) -> Any:
+    def count(container: list[Any]) -> list[Any]:
         nonlocal left
         left -= len(container)
         if left < 0:
@@ -89,20 +91,37 @@ def _unpack(data: bytes) -> Any:
         return container
 
     try:
-        return msgpack.unpackb(
-            data,
+        unpacker = msgpack.Unpacker(
+            max_buffer_size=len(data),
             max_array_len=_MAX_ELEMENTS,
-            max_map_len=_MAX_ELEMENTS,
+            max_map_len=0,
             max_ext_len=0,
             list_hook=count,
-            object_hook=count,
-            strict_map_key=True,
             unicode_errors="surrogatepass",
         )
+        unpacker.feed(data)
+        packet = _mapping(unpacker, data)
+        if unpacker.tell() != len(data):
+            raise MalformedError("a packet is followed by something else")
+        return packet
     except MalformedError:
         raise
     except Exception as exc:  # what msgpack raises for bytes of all kinds
         raise MalformedError(f"a packet cannot be decoded: {type(exc).__name__}") from exc
+
+
+def _mapping(unpacker: msgpack.Unpacker, data: bytes) -> dict[str, Any]:
+    """Read a packet's map, and a short one in it; no key as a key: those may be kept for ever."""
+    packet = {}
+    count = unpacker.read_map_header()
+    for _ in range(min(count, len(_KEYS) + 1)):
+        key = unpacker.unpack()
+        if data[unpacker.tell()] >> 4 == _SHORT_MAP:
+            inner = range(unpacker.read_map_header())
+            packet[key] = {unpacker.unpack(): unpacker.unpack() for _ in inner}
+        else:
+            packet[key] = unpacker.unpack()
+    return packet
 
 
 def event_packet(namespace: str, event: str, *arguments: Any) -> bytes:

@@ -1,6 +1,7 @@
 """Plain values, the data of events: None, bool, int, float, str, bytes, lists, and dicts by text.
 
-They cross in both directions, so reading them is safe whatever the bytes are.
+They cross in both directions, so reading them is safe whatever the bytes are. Lists and dicts cross
+as columns (see ``agentix.wire.columns``).
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgpack
 
+from agentix.wire.columns import fold, unfold
 from agentix.wire.errors import MalformedError, UnencodableError
 from agentix.wire.protocol import MAX_ELEMENTS, MAX_SIGNAL
 
@@ -16,15 +18,14 @@ if TYPE_CHECKING:
     from agentix.wire.frames import Buffer
 
 _LEAVES: Final = frozenset({type(None), bool, int, float, str, bytes})
-_LIKE_LEAVES: Final = (int, float, str, bytes, bytearray, memoryview)
-_MAX_DEPTH: Final = 256
+_MAX_DEPTH: Final = 100
 
 
 def dump(value: Any) -> bytes:
     """Encode a plain value; tuples become lists. Raises :class:`UnencodableError` for others."""
     try:
-        _check(value, 0)
-        data: bytes = msgpack.packb(value, unicode_errors="surrogatepass")
+        folded = fold(value, "an event's data", _MAX_DEPTH)
+        data: bytes = msgpack.packb(folded, unicode_errors="surrogatepass")
     except (TypeError, ValueError, OverflowError) as exc:
         if isinstance(exc, UnencodableError):
             raise
@@ -35,31 +36,6 @@ def dump(value: Any) -> bytes:
             "remote call, or send it in parts"
         )
     return data
-
-
-def _check(value: Any, depth: int) -> None:
-    if type(value) in _LEAVES or isinstance(value, _LIKE_LEAVES):
-        return
-    if depth == _MAX_DEPTH:
-        raise UnencodableError(f"an event's data is nested more than {_MAX_DEPTH} levels deep")
-    if isinstance(value, dict):
-        for key, item in value.items():
-            if not isinstance(key, str):
-                raise UnencodableError(
-                    f"an event's data holds a dict with a key of type {type(key).__name__}; keys "
-                    "are text"
-                )
-            if type(item) not in _LEAVES:
-                _check(item, depth + 1)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            if type(item) not in _LEAVES:
-                _check(item, depth + 1)
-    else:
-        raise UnencodableError(
-            f"an event's data holds a {type(value).__name__}; it has to be made of None, bool, "
-            "int, float, str, bytes, lists and dicts"
-        )
 
 
 def load(data: Buffer) -> Any:
@@ -78,7 +54,7 @@ def load(data: Buffer) -> Any:
             raise MalformedError("an event's data is followed by something else")
         if len(data) > MAX_ELEMENTS:
             _count(data)
-        return msgpack.unpackb(data, **_STRICT)
+        return unfold(msgpack.unpackb(data, **_STRICT), _LEAVES, _MAX_DEPTH)
     except MalformedError:
         raise
     except Exception as exc:  # what msgpack raises for bytes of all kinds
@@ -89,14 +65,13 @@ def _count(data: Buffer) -> None:
     """Refuse too many elements, without having more than one container at a time."""
     left = MAX_ELEMENTS
 
-    def count(container: list[Any] | dict[str, Any]) -> None:
+    def count(container: list[Any]) -> None:
         nonlocal left
         left -= len(container)
         if left < 0:
             raise MalformedError(f"an event's data has more than {MAX_ELEMENTS:,} elements")
 
-    limits = {"max_array_len": MAX_ELEMENTS, "max_map_len": MAX_ELEMENTS}
-    msgpack.unpackb(data, **_STRICT, **limits, list_hook=count, object_hook=count)
+    msgpack.unpackb(data, **_STRICT, max_array_len=MAX_ELEMENTS, list_hook=count)
 
 
 def _no_extension(code: int, data: bytes) -> Any:
@@ -104,7 +79,7 @@ def _no_extension(code: int, data: bytes) -> Any:
 
 
 _STRICT: Final[dict[str, Any]] = {
-    "strict_map_key": True,
+    "max_map_len": 0,
     "unicode_errors": "surrogatepass",
     "ext_hook": _no_extension,
     "timestamp": 1,  # the one extension that is not given to the hook: a float

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-PROTOCOL = 2
+PROTOCOL = 3
 
 CONTENT_TYPE: Final = f"application/vnd.agentix.v{PROTOCOL}"
 """The type of a request's body; a runtime of another version refuses it and names its own."""

@@ -1,7 +1,8 @@
 """The records of a sandbox's journal: what was logged, printed and traced in it, in order.
 
-Each is a msgpack array: its tag, then its fields in the order they are declared. The worker and the
-server write them, the host reads them: strictly, since whoever controls a sandbox controls them.
+Each is a msgpack array: its tag, then its fields in the order they are declared, mappings being
+columns (see ``agentix.wire.columns``). The worker and the server write them, the host reads them:
+strictly, since whoever controls a sandbox controls them.
 On their way to the host they lie back to back, each behind its length as a u32.
 """
 
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 
 import msgpack
 
+from agentix.wire.columns import fold, unfold
 from agentix.wire.errors import MalformedError
 from agentix.wire.frames import PREFIX
 from agentix.wire.protocol import MAX_RECORD
@@ -124,25 +126,8 @@ def _told(value: Any) -> str:
         return f"<a {type(value).__name__} whose repr raises {type(exc).__name__}>"
 
 
-def is_plain(value: Any, depth: int = 0) -> bool:
-    """Tell whether a value is made of nothing but plain data."""
-    if value is None or type(value) in (bool, int, float, str):
-        return True
-    if depth >= MAX_NESTING:
-        return False
-    if type(value) is list:
-        return all(is_plain(item, depth + 1) for item in value)
-    return type(value) is dict and all(
-        type(key) is str and is_plain(item, depth + 1) for key, item in value.items()
-    )
-
-
 def _number(value: Any) -> bool:
     return type(value) is int and 0 <= value <= _MOST
-
-
-def _mapping(value: Any) -> bool:
-    return type(value) is dict and (not value or is_plain(value))
 
 
 def _log(
@@ -183,8 +168,7 @@ def _log(
         and len(task) <= MAX_NAME
         and type(arguments) is list
         and (not arguments or all(type(text) is str for text in arguments))
-        and type(extra) is dict
-        and (not extra or is_plain(extra))
+        and type(extra) is list
     )
 
 
@@ -199,7 +183,7 @@ def _trace(phase: Any, trace_id: Any, name: Any, start: Any, end: Any, metadata:
         and len(trace_id) <= MAX_HEX
         and _number(start)
         and _number(end)
-        and _mapping(metadata)
+        and type(metadata) is list
     )
 
 
@@ -228,7 +212,7 @@ def _span(
             and len(event) == 3
             and type(event[0]) is str
             and _number(event[1])
-            and _mapping(event[2])
+            and type(event[2]) is list
             for event in events
         )
     )
@@ -237,6 +221,7 @@ def _span(
 MAX_NAME: Final = 1024
 _MOST: Final = (1 << 64) - 1
 MAX_HEX: Final = 32
+_LEAVES: Final = frozenset({type(None), bool, int, float, str})
 _STREAMS: Final = frozenset({"stdout", "stderr"})
 _PHASES: Final = frozenset({"start", "end"})
 _STATUSES: Final = frozenset({"unset", "ok", "error"})
@@ -256,12 +241,33 @@ _WRITERS: Final = {
 def dump(entry: Entry) -> bytes:
     """Encode a record."""
     tag, get = _WRITERS[type(entry)]
-    return cast("bytes", msgpack.packb((tag, *get(entry)), unicode_errors="surrogatepass"))
+    if type(entry) is Log:
+        return dump_log(get(entry))
+    values = [tag, *get(entry)]
+    if isinstance(entry, SpanEvent):
+        values[-1] = [[name, time, _fold(attributes)] for name, time, attributes in entry.events]
+        values[-2] = _fold(entry.attributes)
+    elif isinstance(entry, TraceEvent):
+        values[-1] = _fold(entry.metadata)
+    return cast("bytes", msgpack.packb(values, unicode_errors="surrogatepass"))
 
 
 def dump_log(values: tuple[Any, ...]) -> bytes:
     """Encode a Log of these fields, without making one first."""
-    return cast("bytes", msgpack.packb(("log", *values), unicode_errors="surrogatepass"))
+    extra = values[-1]
+    folded = ("log", *values[:-1], _fold(extra) if extra else [])
+    return cast("bytes", msgpack.packb(folded, unicode_errors="surrogatepass"))
+
+
+def _fold(mapping: Any) -> Any:
+    return fold(mapping, "a record", MAX_NESTING + 1)
+
+
+def _unfold(folded: Any) -> dict[str, Plain]:
+    mapping = unfold(folded, _LEAVES, MAX_NESTING + 1)
+    if type(mapping) is not dict:
+        raise MalformedError("a record has something else in a mapping's place")
+    return mapping
 
 
 sink: Callable[[bytes], None] | None = None
@@ -288,12 +294,17 @@ def load_all(data: Buffer, count: int) -> Iterator[Entry | MalformedError]:
 def _load(record: memoryview) -> Entry | MalformedError:
     try:
         if len(record) <= _SHORT:
-            values = msgpack.unpackb(record, unicode_errors="surrogatepass")
+            values = msgpack.unpackb(record, max_map_len=0, unicode_errors="surrogatepass")
         else:
             values = _unpack_bounded(record)
         cls, valid = _CHECKS[values[0]]
         if type(values) is not list or not valid(*values[1:]):
             return MalformedError(f"a record {values[0]!r} is not valid")
+        if cls is SpanEvent:
+            values[-1] = [[name, time, _unfold(folded)] for name, time, folded in values[-1]]
+            values[-2] = _unfold(values[-2])
+        elif cls is not Output:
+            values[-1] = _unfold(values[-1]) if values[-1] else {}
     except MalformedError as exc:
         return exc
     except Exception as exc:  # what msgpack raises for bytes of all kinds
@@ -319,7 +330,6 @@ def _unpack_bounded(record: memoryview) -> Any:
         record,
         unicode_errors="surrogatepass",
         list_hook=bounded,
-        object_hook=bounded,
         max_array_len=MAX_ELEMENTS,
-        max_map_len=MAX_ELEMENTS,
+        max_map_len=0,
     )

@@ -247,7 +247,9 @@ def line_of(record: bytes) -> str:
     Whoever controls the sandbox has its log file anyway: what is no record is left out, no more.
     """
     try:
-        tag, moment, *fields = msgpack.unpackb(record, unicode_errors="surrogatepass")
+        tag, moment, *fields = msgpack.unpackb(
+            record, max_map_len=0, unicode_errors="surrogatepass"
+        )
         if tag == "out":
             return _line(moment, "-", fields[0], fields[1])
         if tag == "log":
