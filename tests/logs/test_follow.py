@@ -40,12 +40,13 @@ class Runtime:
         self.asked += 1
         self.before()
         await asyncio.sleep(self.delay)
-        first, count, payload = await self.journal.follow(
+        journal = self.journal  # which may be another one by the time of the answer
+        first, count, payload = await journal.follow(
             request.client, request.journal, request.after, request.wait / 1000
         )
         self.after()
-        message = Records(self.journal.id, first, count, (len(payload),))
-        return Answer(self.journal.last, [Section(message, [payload])])
+        message = Records(journal.id, first, count, (len(payload),))
+        return Answer(journal.last, [Section(message, [payload])])
 
     def say(self, *texts: object) -> int:
         for text in texts:
