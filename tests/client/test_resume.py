@@ -16,7 +16,7 @@ from patience import eventually_async
 from agentix import CallTimeout, RuntimeClient, RuntimeUnreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 BULK = 3 << 20
 
@@ -90,29 +90,30 @@ async def test_a_hundred_cuts_at_random_cost_no_call_its_result(
     runtime: LocalRuntime, name: str
 ) -> None:
     chance = random.Random(7)
-    cuts = 0
-    ended = False
+    turns = [0] * 8
+
+    def all_go_on() -> Callable[[], bool]:
+        before = [*turns]
+        return lambda: all(now > then for now, then in zip(turns, before, strict=True))
 
     async def cut() -> None:
-        nonlocal cuts
-        while not ended:
+        for number in range(100):
+            if number % 4 == 0:  # a machine too busy for any answer between cuts could end no call
+                await eventually_async(all_go_on(), "calls end")
             await asyncio.sleep(chance.uniform(0.002, 0.04))
             proxy.cut()
-            cuts += 1
 
     async def caller(number: int) -> None:
-        turn = 0
-        while cuts < 100:
-            turn += 1
-            what = f"{name}-{number}-{turn}"
+        while not cutting.done():
+            what = f"{name}-{number}-{turns[number]}"
             size = chance.choice([0, 10, 300_000])
             found = await client.remote(flows.once, what, chance.choice([0, 0.01, 0.1]), size)
             assert found == (1, bytes(size))
+            turns[number] += 1
 
     async with Proxy(runtime) as proxy, proxy.client() as client:
         cutting = asyncio.create_task(cut())
         await asyncio.gather(*map(caller, range(8)))
-        ended = True
         await cutting
 
 
