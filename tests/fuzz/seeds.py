@@ -4,27 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from every_message import MESSAGES
+
 from agentix.wire import messages, plain, records
 from agentix.wire.frames import MARK, body_prefix, frame_prefix, pieces
-from agentix.wire.messages import (
-    Await,
-    Call,
-    Cancel,
-    Failure,
-    Follow,
-    Item,
-    Leave,
-    Next,
-    Noted,
-    Pending,
-    Ready,
-    Record,
-    Records,
-    Reply,
-    Signal,
-    Taken,
-    Value,
-)
+from agentix.wire.messages import Failure, Item, Records, Value
 from agentix.wire.packets import StrictPacket, event_packet
 from agentix.wire.records import Log, Output, SpanEvent, TraceEvent
 from agentix.wire.values.encode import encode
@@ -34,29 +18,6 @@ from fuzz.targets import joined
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agentix.wire.messages import Message
-
-_FEW = (1, 2)
-MESSAGES: list[Message] = [
-    Call("c-1", "m::f", "values", 5, 0, False, "3.11", _FEW),
-    Await("c-1", 1000),
-    Next("c-1", 2, 1000),
-    Cancel("c-1"),
-    Follow("c", "j", 7, 1000),
-    Leave("c"),
-    Value("c-1", "values", "ab", (3, 1, 2)),
-    Item("c-1", 1, "pickle", "", (3,)),
-    Failure("c-1", "raised", "ValueError", "no", "Traceback", None),
-    Failure("c-1", "exited", "WorkerExited", "killed", "", -9),
-    Pending("c-1"),
-    Records("j", 1, 2, (10,)),
-    Noted(),
-    Ready(),
-    Record("", (5,)),
-    Taken("c-1", 3),
-    Signal("/plugin", "event", 1, (4,)),
-    Reply(1, "ValueError", "no", 429, (0,)),
-]
 ENTRIES: list[records.Entry] = [
     Log(1, 20, "app", "hello x", "hello %s", ["x"], extra={"a": [1, None, {"b": 1.5}]}),
     Output(2, "stderr", "a line"),

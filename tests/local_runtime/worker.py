@@ -16,7 +16,6 @@ from agentix.wire.messages import (
     Call,
     Cancel,
     Failure,
-    Form,
     Item,
     Ready,
     Record,
@@ -36,6 +35,7 @@ from local_runtime import python
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
+    from agentix.wire.fields import Form
     from agentix.wire.records import Entry
 
 _SAID = (Ready, Value, Failure, Item, Record, Signal, Reply)

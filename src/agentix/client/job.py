@@ -20,7 +20,7 @@ from agentix.utils import context
 from agentix.wire import arguments
 from agentix.wire.errors import MalformedError, NotAllowedError
 from agentix.wire.frames import payload_size
-from agentix.wire.messages import Failure, Form, Item, Value
+from agentix.wire.messages import Failure, Item, Value
 from agentix.wire.protocol import MAX_PAYLOAD, MAX_TARGET
 from agentix.wire.values.allowed import allowed_for
 from agentix.wire.values.decode import decode
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from agentix.callables import RemoteCallable
     from agentix.client.answers import Section
+    from agentix.wire.fields import Form
 
 _QUICK: Final = 1 << 20
 """Bytes of a document that is read between two turns of the loop; more is read in a thread."""

@@ -17,7 +17,7 @@ from agentix.errors import RemoteSioError
 from agentix.text import plain as printable
 from agentix.wire import plain
 from agentix.wire.errors import MalformedError, UnencodableError
-from agentix.wire.messages import shorten
+from agentix.wire.fields import shorten
 from agentix.wire.protocol import MAX_TARGET
 
 if TYPE_CHECKING:

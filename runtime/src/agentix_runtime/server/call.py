@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from agentix.wire import messages
 from agentix.wire.errors import MalformedError
-from agentix.wire.messages import Failure, FailureKind, Pending
+from agentix.wire.messages import Failure, Pending
 from agentix_runtime.parcel import Parcel, drop
 from agentix_runtime.server.streams import Stream
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Sequence
 
+    from agentix.wire.fields import FailureKind
     from agentix.wire.messages import Call, Item
     from agentix_runtime.channel import Payload
     from agentix_runtime.server.calls import Calls

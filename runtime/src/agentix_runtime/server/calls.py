@@ -18,7 +18,6 @@ from agentix.wire.messages import (
     Call,
     Cancel,
     Failure,
-    FailureKind,
     Follow,
     Leave,
     Next,
@@ -34,6 +33,7 @@ from agentix_runtime.server.kept import Bounds, Kept
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from agentix.wire.fields import FailureKind
     from agentix_runtime.channel import Payload
     from agentix_runtime.server.journal import Journal
     from agentix_runtime.server.supervisor import Supervisor

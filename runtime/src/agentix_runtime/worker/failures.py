@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import traceback
 
-from agentix.wire.messages import Failure, shorten
+from agentix.wire.fields import shorten
+from agentix.wire.messages import Failure
 
 _OWN = __name__.rpartition(".")[0]
 

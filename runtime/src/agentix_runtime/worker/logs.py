@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from agentix.utils.log.levels import level_of
 from agentix.wire import messages, records
-from agentix.wire.messages import Record, shorten
+from agentix.wire.fields import shorten
+from agentix.wire.messages import Record
 from agentix.wire.protocol import MAX_INLINE, MAX_RECORD
 from agentix.wire.records import MAX_NAME, Log, as_plain
 from agentix_runtime.parcel import Parcel

@@ -8,7 +8,7 @@ from agentix.wire import arguments, messages
 from agentix.wire.arguments import MINOR
 from agentix.wire.errors import UnencodableError
 from agentix.wire.frames import Buffer, Deferred, offsets, payload_size, pieces
-from agentix.wire.messages import Call, Failure, Item, Segments, Value
+from agentix.wire.messages import Call, Failure, Item, Value
 from agentix.wire.protocol import MAX_INLINE
 from agentix.wire.values.encode import outline
 from agentix_runtime.channel import Payload
@@ -17,6 +17,8 @@ from agentix_runtime.worker.failures import refusal, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from agentix.wire.fields import Segments
 
 Memory: TypeAlias = memoryview | None
 """A payload in this process's memory; ``None`` if there was no room for it."""

@@ -16,7 +16,8 @@ from agentix import sio
 from agentix.errors import RemoteSioError
 from agentix.wire import plain
 from agentix.wire.errors import UnencodableError
-from agentix.wire.messages import Reply, Signal, shorten
+from agentix.wire.fields import shorten
+from agentix.wire.messages import Reply, Signal
 from agentix_runtime.parcel import Parcel
 from agentix_runtime.worker import forks
 from agentix_runtime.worker.failures import text_of, type_name
