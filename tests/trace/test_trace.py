@@ -174,7 +174,10 @@ def test_lines_of_json_hold_everything_whole(tmp_path: Path, heard: Heard) -> No
 
 def test_numbers_that_json_does_not_have_are_texts_in_it(tmp_path: Path) -> None:
     path = tmp_path / "out.jsonl"
-    odd = {"loss": [float("nan"), 1.5], "best": {"low": float("-inf"), "high": float("inf")}}
+    odd: dict[str, Any] = {
+        "loss": [float("nan"), 1.5],
+        "best": {"low": float("-inf"), "high": float("inf")},
+    }
     with trace.collect(path), trace.trace("t", **odd), trace.span("s", **odd) as s:
         s.add_event("e", odd)
     lines = path.read_text().splitlines()
