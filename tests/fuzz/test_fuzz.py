@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from every_message import MESSAGES
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -33,8 +34,6 @@ def _closed() -> Iterator[None]:
 
 def test_every_target_has_seeds_and_all_messages_are_among_them() -> None:
     assert SEEDS.keys() == TARGETS.keys()
-    from fuzz.seeds import MESSAGES
-
     assert {type(message) for message in MESSAGES} == {*EVERY}
 
 

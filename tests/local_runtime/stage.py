@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from agentix.wire import messages
 from agentix.wire.messages import Call, Cancel, Failure, Item, Message, Taken, Value
 from agentix.wire.protocol import MAX_INLINE
-from agentix_runtime.channel import Channel, Payload
+from agentix_runtime.channel import Channel
 from agentix_runtime.pair import pair
-from agentix_runtime.parcel import Parcel
+from agentix_runtime.parcel import Parcel, Payload
 from agentix_runtime.server.calls import Calls, Request
 from agentix_runtime.server.capture import Capture
 from agentix_runtime.server.journal import Journal

@@ -26,9 +26,9 @@ from agentix.wire.messages import (
 )
 from agentix.wire.protocol import MAX_INLINE
 from agentix.wire.values.decode import decode
-from agentix_runtime.channel import Channel, Payload
+from agentix_runtime.channel import Channel
 from agentix_runtime.pair import WORKER_FD, pair
-from agentix_runtime.parcel import Parcel, drop
+from agentix_runtime.parcel import Parcel, Payload, drop
 from agentix_runtime.worker.work import Worker
 from local_runtime import python
 

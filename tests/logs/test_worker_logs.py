@@ -19,9 +19,9 @@ import pytest
 from agentix.wire import messages, records
 from agentix.wire.messages import Record
 from agentix.wire.records import Log
-from agentix_runtime.channel import Channel, Payload
+from agentix_runtime.channel import Channel
 from agentix_runtime.pair import pair
-from agentix_runtime.parcel import Parcel
+from agentix_runtime.parcel import Parcel, Payload
 from agentix_runtime.worker import logs
 
 if TYPE_CHECKING:

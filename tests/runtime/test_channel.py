@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from agentix.wire.errors import MalformedError
 from agentix.wire.frames import FRAME
-from agentix_runtime.channel import Channel, Payload
+from agentix_runtime.channel import Channel
 from agentix_runtime.pair import pair
-from agentix_runtime.parcel import Parcel
+from agentix_runtime.parcel import Parcel, Payload
 
 
 class End:

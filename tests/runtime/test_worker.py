@@ -90,7 +90,7 @@ async def test_a_call_cancelled_while_its_answer_waits_to_be_sent_is_answered() 
         for n in range(count):
             server.call("far::ablob", 200_000, call_id=str(n))
         async with asyncio.timeout(20):
-            while len(worker._running) + worker.channel._queued < 10_000_000:
+            while len(worker._running) + worker.channel._outbox.size < 10_000_000:
                 await asyncio.sleep(0)
         server.call("far::ablob", 200_000, call_id="late")
         for _ in range(20):

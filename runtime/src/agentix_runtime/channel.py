@@ -2,47 +2,32 @@
 
 A frame leaves at once when little is going on, else together with the others of its turn of the
 loop, in order in either case. Reading goes on whatever writing does, so the two directions cannot
-block each other. What arrives is untrusted until it is parsed: lengths are capped before anything
-is allocated for them.
+block each other.
 """
 
 from __future__ import annotations
 
-import array
 import asyncio
 import contextlib
-import errno
-import os
 import select
 import socket
 import threading
 import time
-from collections import deque
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
 from agentix.wire.errors import MalformedError
-from agentix.wire.frames import FRAME, Buffer, frame_prefix, frame_sizes
-from agentix_runtime.parcel import Parcel, drop
+from agentix_runtime.inbox import Inbox
+from agentix_runtime.outbox import Outbox
+from agentix_runtime.parcel import Payload, drop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-Payload: TypeAlias = Buffer | Parcel
-
-_CHUNK: Final = 256 << 10
 _HIGH_WATER: Final = 8 << 20
 _LOW_WATER: Final = 1 << 20
 _LOOK_EVERY: Final = 50  # milliseconds
-_TURN: Final = 64
-"""Frames that are taken in one turn of the loop: a piece may hold tens of thousands."""
-
-_BATCH: Final = 256
 _MANY: Final = 4
 """More frames than that in one piece are answered in one piece."""
-_DESCRIPTORS: Final = 8
-_ANCILLARY: Final = socket.CMSG_SPACE(_DESCRIPTORS * 4)
-_CLOEXEC: Final = int(socket.MSG_CMSG_CLOEXEC)  # as enums they would be slow to combine
-_TRUNCATED: Final = int(socket.MSG_CTRUNC)
 
 
 class Channel:
@@ -65,14 +50,8 @@ class Channel:
         self._sock = sock
         self._receive = receive
         self._lost = lost
-        self._inbox = bytearray(_CHUNK)
-        self._filled = 0
-        # Whether whole frames are left in the inbox, for the loop's next turn.
-        self._rest = False
-        self._descriptors: deque[int | None] = deque()
-        self._arrived: deque[tuple[bytes, Payload | None]] = deque()
-        self._outbox: deque[tuple[Buffer, Parcel | None]] = deque()
-        self._queued = 0
+        self._inbox = Inbox()
+        self._outbox = Outbox()
         # Held only across calls that do not wait. That it knows its thread is for send_now, which
         # may be reached from inside of them: a finalizer or signal handler may log.
         self._lock = threading.RLock()
@@ -80,7 +59,6 @@ class Channel:
         self._blocked = False
         self.gathering = False
         """Whether many frames have come at once, and those behind this one are yet to be taken."""
-        self._crowded = False
         self._resting: asyncio.TimerHandle | None = None
         self._room = asyncio.Event()
         self._room.set()
@@ -103,10 +81,10 @@ class Channel:
             if self.closed:
                 drop(payload)
                 return
-            self._queue(head, payload)
-            if alone and not (self._blocked or self._crowded):
-                self._push()
-                if not self._outbox:
+            self._outbox.add(head, payload)
+            if alone and not (self._blocked or self._outbox.crowded):
+                self._outbox.push(self._sock)
+                if not self._outbox.frames:
                     return
             if self._flushing:
                 return
@@ -131,12 +109,12 @@ class Channel:
             with self._lock:
                 if self.closed:
                     break
-                if self._outbox:
-                    self._push()
-                if self._queued <= _LOW_WATER:
-                    self._queue(head, payload)
-                    self._push()
-                    if self._outbox and not self._flushing:
+                if self._outbox.frames:
+                    self._outbox.push(self._sock)
+                if self._outbox.size <= _LOW_WATER:
+                    self._outbox.add(head, payload)
+                    self._outbox.push(self._sock)
+                    if self._outbox.frames and not self._flushing:
                         self._flushing = True
                         self._loop.call_soon_threadsafe(self._flush)
                     return True
@@ -162,7 +140,7 @@ class Channel:
 
     async def room(self) -> None:
         """Wait until the other end keeps up; only in the loop's thread."""
-        if self._queued > _HIGH_WATER:
+        if self._outbox.size > _HIGH_WATER:
             self._room.clear()
             await self._room.wait()
 
@@ -185,25 +163,16 @@ class Channel:
             self._loop.remove_reader(self._sock)
             self._loop.remove_writer(self._sock)
             self._sock.close()
-            self._let_go()
+            self._outbox.drop()
+        self._inbox.drop()
         self._room.set()
 
     def abandon(self) -> None:
         """Let go of the channel in a forked child: it is the other process's alone."""
         self._lock = threading.RLock()  # a thread that is not here may have held the old one
         self._sock.close()
-        self._let_go()
-
-    def _let_go(self) -> None:
-        """Close what is on its way in either direction."""
-        self._queued = 0
-        while self._outbox:
-            drop(self._outbox.popleft()[1])
-        while self._arrived:
-            drop(self._arrived.popleft()[1])
-        while self._descriptors:
-            if (fd := self._descriptors.popleft()) is not None:
-                os.close(fd)
+        self._outbox.drop()
+        self._inbox.drop()
 
     def _end(self, reason: str) -> None:
         if not self.closed:
@@ -212,13 +181,13 @@ class Channel:
 
     def _readable(self) -> bool:
         """Read once, or go on with what has been read; tell whether there may be more."""
-        if self._rest:
-            self._rest = False
+        if self._inbox.rest:
+            self._inbox.rest = False
         elif not self._read():
             return False
         wrong = ""
         try:
-            self._take_apart()
+            self._inbox.take_apart()
         except MalformedError as exc:
             wrong = str(exc)
         try:
@@ -230,36 +199,30 @@ class Channel:
             raise
         if wrong:
             self._end(wrong)
-        elif self._rest and not self.closed:
+        elif self._inbox.rest and not self.closed:
             self._loop.call_soon(self._go_on)
         return not wrong
 
     def _go_on(self) -> None:
-        if self._rest and not self.closed:
+        if self._inbox.rest and not self.closed:
             self._readable()
 
     def _read(self) -> bool:
-        space = memoryview(self._inbox)[self._filled :]
         try:
-            count, ancillary, flags, _ = self._sock.recvmsg_into([space], _ANCILLARY, _CLOEXEC)
+            count = self._inbox.read(self._sock)
         except (BlockingIOError, InterruptedError):
             return False
         except OSError as exc:
             self._end(f"reading failed: {exc.strerror}")
             return False
-        finally:
-            space.release()
-        if ancillary or flags & _TRUNCATED:
-            self._descriptors.extend(_descriptors(ancillary) or [None])
         if count == 0:
             self._end("the other end closed it")
             return False
-        self._filled += count
         return True
 
     def _deliver(self) -> None:
         """Pass on what has come; a receiver may have the loop run, and so come back to here."""
-        arrived = self._arrived
+        arrived = self._inbox.arrived
         if len(arrived) > _MANY:
             self.gathering = True
         try:
@@ -274,46 +237,8 @@ class Channel:
             if self.gathering:
                 self.gathering = False
                 with self._lock:
-                    if self._outbox and not self._flushing:
+                    if self._outbox.frames and not self._flushing:
                         self._flush()
-
-    def _take_apart(self) -> None:
-        at = 0
-        need = FRAME.size
-        while self._filled - at >= FRAME.size:
-            head, inline, parcel = frame_sizes(self._inbox, at)
-            need = FRAME.size + head + inline
-            if self._filled - at < need:
-                break
-            if len(self._arrived) >= _TURN:
-                self._rest = True
-                break
-            middle = at + FRAME.size + head
-            message = bytes(self._inbox[at + FRAME.size : middle])
-            at += need
-            payload: Payload | None = self._inbox[middle:at]
-            if parcel:
-                payload = self._next_parcel()
-            self._arrived.append((message, payload))
-            need = FRAME.size
-        rest = self._filled - at
-        if at and rest:
-            self._inbox[:rest] = self._inbox[at : self._filled]
-        self._filled = rest
-        if len(self._inbox) != (size := max(need, _CHUNK)):
-            self._inbox = self._inbox[:rest].ljust(size, b"\0")
-
-    def _next_parcel(self) -> Parcel | None:
-        if not self._descriptors:
-            raise MalformedError("a frame announces a parcel that did not come")
-        fd = self._descriptors.popleft()
-        return None if fd is None else Parcel.received(fd)
-
-    def _queue(self, head: bytes, payload: Payload) -> None:
-        parcel, inline = (payload, b"") if isinstance(payload, Parcel) else (None, payload)
-        frame = b"".join((frame_prefix(head, len(inline), parcel is not None), head, inline))
-        self._outbox.append((frame, parcel))
-        self._queued += len(frame) if parcel is None else len(frame) + parcel.size
 
     def _flush(self) -> None:
         """End a turn: send what has gathered in it, now or once the socket takes it."""
@@ -324,64 +249,14 @@ class Channel:
             if self._blocked:
                 self._loop.remove_writer(self._sock)
                 self._blocked = False
-            if not self._push():
+            if not self._outbox.push(self._sock):
                 return  # reading will find the channel at its end
-            if self._outbox:
+            if self._outbox.frames:
                 self._flushing = True
-                if self._crowded:
+                if self._outbox.crowded:
                     self._loop.call_later(0.01, self._flush)
                 else:
                     self._loop.add_writer(self._sock, self._flush)
                     self._blocked = True
-        if self._queued <= _HIGH_WATER // 2:
+        if self._outbox.size <= _HIGH_WATER // 2:
             self._room.set()
-
-    def _push(self) -> bool:
-        """Send as much as the socket takes; ``False`` if it takes nothing any more."""
-        self._crowded = False
-        try:
-            while self._outbox:
-                self._sent(self._send_some())
-        except (BlockingIOError, InterruptedError):
-            pass
-        except OSError as exc:
-            # Too many descriptors under way is the one error that passes.
-            self._crowded = exc.errno == errno.ETOOMANYREFS
-            return self._crowded
-        return True
-
-    def _send_some(self) -> int:
-        first, parcel = self._outbox[0]
-        if parcel is not None:
-            rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [parcel.fd]))
-            count = self._sock.sendmsg([first], [rights])
-            # The descriptor has left with the first byte; the rest of the frame is only bytes.
-            self._queued -= parcel.size
-            parcel.close()
-            self._outbox[0] = (first, None)
-            return count
-        if len(self._outbox) == 1:
-            return self._sock.send(first)
-        batch: list[Buffer] = []
-        for frame, following in self._outbox:
-            if following is not None or len(batch) == _BATCH:
-                break
-            batch.append(frame)
-        return self._sock.sendmsg(batch)
-
-    def _sent(self, count: int) -> None:
-        self._queued -= count
-        while count:
-            frame, parcel = self._outbox.popleft()
-            if len(frame) > count:
-                self._outbox.appendleft((memoryview(frame)[count:], parcel))
-                return
-            count -= len(frame)
-
-
-def _descriptors(ancillary: list[tuple[int, int, bytes]]) -> list[int]:
-    found = array.array("i")
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            found.frombytes(data[: len(data) - len(data) % found.itemsize])
-    return found.tolist()

@@ -9,14 +9,13 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from agentix.wire.errors import MalformedError
+from agentix.wire.frames import Buffer
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from agentix.wire.frames import Buffer
 
 _SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
@@ -103,7 +102,20 @@ class Parcel:
             self.fd = -1
 
 
+Payload: TypeAlias = Buffer | Parcel
+
+
 def drop(payload: object) -> None:
     """Let go of a payload that goes nowhere; only a parcel holds anything."""
     if isinstance(payload, Parcel):
+        payload.close()
+
+
+def contents(payload: Payload | None) -> bytes | None:
+    """Take a payload that is short enough to be copied; ``None`` if there was no room for it."""
+    if not isinstance(payload, Parcel):
+        return None if payload is None else bytes(payload)
+    try:
+        return bytes(payload.opened())
+    finally:
         payload.close()

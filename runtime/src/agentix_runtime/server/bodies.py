@@ -16,7 +16,7 @@ from agentix_runtime.parcel import Parcel
 from agentix_runtime.server.calls import REQUESTS, Request
 
 if TYPE_CHECKING:
-    from agentix_runtime.channel import Payload
+    from agentix_runtime.parcel import Payload
 
 LARGEST: int = PREFIX.size + MAX_HEAD + MAX_PAYLOAD
 

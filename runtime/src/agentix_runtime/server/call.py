@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from agentix.wire.fields import FailureKind
     from agentix.wire.messages import Call, Item
-    from agentix_runtime.channel import Payload
+    from agentix_runtime.parcel import Payload
     from agentix_runtime.server.calls import Calls
     from agentix_runtime.server.clients import Client
     from agentix_runtime.server.worker import Worker

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agentix.wire.fields import FailureKind
-    from agentix_runtime.channel import Payload
+    from agentix_runtime.parcel import Payload
     from agentix_runtime.server.journal import Journal
     from agentix_runtime.server.supervisor import Supervisor
 

@@ -19,13 +19,13 @@ from agentix.wire.errors import MalformedError
 from agentix.wire.line import Line
 from agentix.wire.messages import Reply, Signal
 from agentix.wire.protocol import MAX_ID, MAX_INLINE, MAX_SIGNAL, MAX_TARGET, MAX_TEXT
-from agentix_runtime.parcel import Parcel
+from agentix_runtime.parcel import Parcel, contents
 from agentix_runtime.server.calls import ABSENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from agentix_runtime.channel import Payload
+    from agentix_runtime.parcel import Payload
     from agentix_runtime.server.calls import Calls
     from agentix_runtime.server.sockets import Sockets
     from agentix_runtime.server.supervisor import Supervisor
@@ -176,7 +176,7 @@ class Events:
 
     def on_signal(self, worker: Worker, signal: Signal, payload: Payload | None) -> None:
         """Take an event of the worker's."""
-        data = _bytes(payload)
+        data = contents(payload)
         if signal.namespace == _OURS:
             self._crowding.append((worker, signal.request))
             self._look_for_room()
@@ -211,7 +211,7 @@ class Events:
 
     def on_reply(self, worker: Worker, reply: Reply, payload: Payload | None) -> None:
         """Take the worker's reply to a guest's request."""
-        data = _bytes(payload)
+        data = contents(payload)
         asked = self._of_guests.get(reply.request)
         if asked is None or asked[0] is not worker:
             return
@@ -322,12 +322,3 @@ def checked_reply(told: Iterable[Any]) -> tuple[int, str, str, int | None, bytes
 
 def _packed(data: bytes) -> Payload:
     return data if len(data) <= MAX_INLINE else Parcel.of([data])
-
-
-def _bytes(payload: Payload | None) -> bytes | None:
-    if not isinstance(payload, Parcel):
-        return None if payload is None else bytes(payload)
-    try:
-        return bytes(payload.opened())
-    finally:
-        payload.close()

@@ -23,7 +23,7 @@ from agentix_runtime.parcel import Parcel
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agentix_runtime.channel import Payload
+    from agentix_runtime.parcel import Payload
 
 LOGGER: Final = "agentix.sandbox"
 """The logger of what the runtime itself has to say."""

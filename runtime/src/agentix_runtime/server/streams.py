@@ -15,7 +15,7 @@ from agentix_runtime.parcel import Parcel, drop
 
 if TYPE_CHECKING:
     from agentix.wire.messages import Item
-    from agentix_runtime.channel import Payload
+    from agentix_runtime.parcel import Payload
 
 _MOST: Final = 64
 _MOST_BYTES: Final = 1 << 20

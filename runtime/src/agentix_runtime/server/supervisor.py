@@ -21,7 +21,7 @@ from agentix_runtime.server.worker import Job, Worker, how_ended
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agentix_runtime.channel import Payload
+    from agentix_runtime.parcel import Payload
     from agentix_runtime.server.capture import Capture
     from agentix_runtime.server.journal import Journal
     from agentix_runtime.server.worker import Said

@@ -25,8 +25,8 @@ from agentix.wire.messages import (
     Taken,
     Value,
 )
-from agentix_runtime.channel import Channel, Payload
-from agentix_runtime.parcel import Parcel, drop
+from agentix_runtime.channel import Channel
+from agentix_runtime.parcel import Parcel, Payload, drop
 from agentix_runtime.server.process import Spawned, kill_group
 
 if TYPE_CHECKING:

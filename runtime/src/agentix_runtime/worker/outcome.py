@@ -11,8 +11,7 @@ from agentix.wire.frames import Buffer, Deferred, offsets, payload_size, pieces
 from agentix.wire.messages import Call, Failure, Item, Value
 from agentix.wire.protocol import MAX_INLINE
 from agentix.wire.values.encode import outline
-from agentix_runtime.channel import Payload
-from agentix_runtime.parcel import Parcel
+from agentix_runtime.parcel import Parcel, Payload
 from agentix_runtime.worker.failures import refusal, text_of
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from agentix.wire import plain
 from agentix.wire.errors import UnencodableError
 from agentix.wire.fields import shorten
 from agentix.wire.messages import Reply, Signal
-from agentix_runtime.parcel import Parcel
+from agentix_runtime.parcel import contents
 from agentix_runtime.worker import forks
 from agentix_runtime.worker.failures import text_of, type_name
 from agentix_runtime.worker.threads import Threads
@@ -26,7 +26,7 @@ from agentix_runtime.worker.threads import Threads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agentix_runtime.channel import Payload
+    from agentix_runtime.parcel import Payload
 
 _log = logging.getLogger("agentix.sio")
 
@@ -125,14 +125,14 @@ class Signals:
             self._on_reply(message, payload)
 
     def _on_reply(self, reply: Reply, payload: Payload | None) -> None:
-        data = unpacked(payload)
+        data = contents(payload)
         if data is None:
             reply, data = Reply(reply.request, *_NO_ROOM, None, (0,)), b""
         if (waiter := self._waiting.pop(reply.request, None)) is not None:
             waiter.settle((reply, data))
 
     def _on_signal(self, signal: Signal, payload: Payload | None) -> None:
-        if (data := unpacked(payload)) is None:
+        if (data := contents(payload)) is None:
             self._unhandled(signal, *_NO_ROOM)
             return
         namespace = sio.find(signal.namespace)
@@ -251,13 +251,3 @@ def described(error: BaseException) -> tuple[str, str, int | None]:
     else:
         name, text = type_name(type(error)), text_of(error)
     return shorten(str(name), 1024), shorten(str(text)), sio.status_of(error)
-
-
-def unpacked(payload: Payload | None) -> bytes | None:
-    """Take a frame's payload, which is short enough to be copied, if there is room for it."""
-    if not isinstance(payload, Parcel):
-        return None if payload is None else bytes(payload)
-    try:
-        return bytes(payload.opened())
-    finally:
-        payload.close()

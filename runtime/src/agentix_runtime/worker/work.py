@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from agentix.wire import messages
 from agentix.wire.messages import Call, Cancel, Failure, Ready, Reply, Signal, Taken
 from agentix.wire.protocol import MAX_INLINE
-from agentix_runtime.channel import Channel, Payload
-from agentix_runtime.parcel import Parcel, drop
+from agentix_runtime.channel import Channel
+from agentix_runtime.parcel import Parcel, Payload, drop
 from agentix_runtime.worker import forks, streams
 from agentix_runtime.worker.failures import failure_of, refusal
 from agentix_runtime.worker.interrupts import Gate, shielded
