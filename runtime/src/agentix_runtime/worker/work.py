@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import functools
-import sys
 from dataclasses import dataclass
 from types import CoroutineType
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final
 
 from agentix.wire import messages
 from agentix.wire.messages import Call, Cancel, Failure, Ready, Reply, Signal, Taken
@@ -17,6 +15,7 @@ from agentix.wire.protocol import MAX_INLINE
 from agentix_runtime.channel import Channel
 from agentix_runtime.parcel import Parcel, Payload, drop
 from agentix_runtime.worker import forks, streams
+from agentix_runtime.worker.answers import Answers, Result
 from agentix_runtime.worker.failures import failure_of, refusal
 from agentix_runtime.worker.interrupts import Gate, shielded
 from agentix_runtime.worker.jobs import Job, begin
@@ -25,7 +24,6 @@ from agentix_runtime.worker.outcome import (
     Encoded,
     ItemError,
     Memory,
-    Outcome,
     encoded,
     end_of_stream,
     open_arguments,
@@ -39,13 +37,8 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-Result: TypeAlias = Outcome | Failure
-
 _GRACE: Final = 0.5
 """How long calls may take to clean up once the server is gone."""
-
-_FEW: Final = 4
-"""Up to so many calls at once, each is answered at once; the answers of more travel together."""
 
 _PATIENCE: Final = 1.0
 """How long to wait for a server that does not keep up."""
@@ -59,8 +52,7 @@ _HEARD: Final = (Call, Cancel, Taken, Signal, Reply)
 class Worker:
     """Answers each call that arrives on the channel exactly once, when it has ended.
 
-    Whoever takes a call out of ``_running`` answers it: the thread or task that has its outcome.
-    Taking is one step, so there is one answer. Cancelling only tells that thread or task.
+    It is answered by the thread or task that has its outcome; cancelling only tells that one.
     """
 
     def __init__(self, sock: socket.socket) -> None:
@@ -74,6 +66,7 @@ class Worker:
         self.heard: Callable[[Signal | Reply, Payload | None], None] = lambda _, data: drop(data)
         """Called in the loop's thread with each event and reply that comes from the host."""
         self.channel = Channel(sock, self._receive, self._lost)
+        self._answers = Answers(self.channel, self._threads, self._running)
         self.channel.send(messages.dump(Ready()))
 
     def say(self, message: Signal | Reply, data: bytes) -> bool:
@@ -115,7 +108,7 @@ class Worker:
                 job.gate = Gate()
                 self._threads.run(functools.partial(self._work, job, target))
         except BaseException as error:  # looking a function up may run the module's own code
-            self._answer(job, _failure(call, error))
+            self._answers.send(job, _failure(call, error))
 
     def _cancel(self, job: Job) -> None:
         """Tell a call to end, once; its answer comes when it has."""
@@ -127,24 +120,12 @@ class Worker:
         elif job.gate is not None:
             self._tell(job, job.gate)
             if not job.begun:
-                self._answer(job, _cancelled(job))
+                self._answers.send(job, _cancelled(job))
 
     def _tell(self, job: Job, gate: Gate, delay: float = 0.001) -> None:
         """Cancel a call in a thread, as often as it takes to be heard."""
         if not gate.tell() and self._running.get(job.call.id) is job:
             self._loop.call_later(delay, self._tell, job, gate, min(2 * delay, _SLOWEST))
-
-    def _answer(self, job: Job, result: Result) -> None:
-        """Send a call's outcome, unless it has been answered."""
-        if forks.in_child():
-            forks.leave(None)
-        outcome = (messages.dump(result), b"") if isinstance(result, Failure) else result
-        if self._running.pop(job.call.id, None) is None:
-            drop(outcome[1])
-            return
-        _flush()
-        alone = len(self._running) < _FEW and not self.channel.gathering
-        self.channel.send(*outcome, alone=alone)
 
     def _lost(self, reason: str) -> None:
         """Without a server there is nobody to work for."""
@@ -168,11 +149,11 @@ class Worker:
         try:
             result = job.context.run(self._run, job, target)
             if isinstance(result, tuple | Failure):
-                self._answer(job, result)
+                self._answers.send(job, result)
             else:
                 self._loop.call_soon_threadsafe(self._start, job, result.target, result.made)
         except BaseException as error:  # no memory is left, say
-            self._answer(job, _failure(job.call, error))
+            self._answers.send(job, _failure(job.call, error))
 
     def _run(self, job: Job, target: Target | None) -> Result | _Passed:
         """Run a function, from its arguments to its packed result."""
@@ -197,7 +178,9 @@ class Worker:
                 if not hasattr(value, "__next__"):
                     raise _no_stream(call, value)
                 window = job.streams(streams.Window())
-                streams.in_thread(value, window, gate, functools.partial(self._send, job))
+                streams.in_thread(
+                    value, window, gate, functools.partial(self._answers.send_item, job)
+                )
                 return end_of_stream(call)
         except BaseException as error:  # whatever it is, the worker lives on
             if forks.in_child():
@@ -208,20 +191,6 @@ class Worker:
         result = encoded(call, value)
         return packed(call, result) if isinstance(result, Encoded) else result
 
-    def _send(self, job: Job, value: Any) -> None:
-        """Send an item of a stream."""
-        ready = encoded(job.call, value, _next(job))
-        self._send_item(job, packed(job.call, ready) if isinstance(ready, Encoded) else ready)
-
-    def _send_item(self, job: Job, ready: Result) -> None:
-        if isinstance(ready, Failure):
-            raise ItemError(ready)
-        if job.window is not None:
-            payload = ready[1]
-            job.window.add(payload.size if isinstance(payload, Parcel) else len(payload))
-        _flush()
-        self.channel.send(*ready)
-
     # On the loop
 
     def _start(self, job: Job, target: Target | None, made: Any = None) -> None:
@@ -229,7 +198,7 @@ class Worker:
         if job.cancelled:  # on the way here
             if type(made) is CoroutineType:
                 made.close()
-            self._answer(job, _cancelled(job))
+            self._answers.send(job, _cancelled(job))
             return
         task = begin(self._loop, self._finish(job, target, made), job.context)
         if task.done():
@@ -243,7 +212,7 @@ class Worker:
         if task.cancelled() or (error := task.exception()) is None:
             error = asyncio.CancelledError()
         if self._running.get(job.call.id) is job:
-            self._answer(job, _failure(job.call, error))
+            self._answers.send(job, _failure(job.call, error))
 
     async def _finish(self, job: Job, target: Target | None, made: Any) -> None:
         """Call a function, or await what one has given, and answer with the outcome."""
@@ -260,7 +229,9 @@ class Worker:
                 if not hasattr(made, "__anext__"):
                     raise _no_stream(call, made)
                 window = job.streams(streams.LoopWindow())
-                await streams.on_loop(made, window, functools.partial(self._send_from_loop, job))
+                await streams.on_loop(
+                    made, window, functools.partial(self._answers.send_item_from_loop, job)
+                )
                 result = end_of_stream(call)
             else:
                 value = await made
@@ -272,42 +243,9 @@ class Worker:
                 forks.leave(error)
             result = _failure(call, error)
         if not isinstance(result, Encoded):
-            self._answer(job, result)
-        elif self._running.pop(call.id, None) is not None:
-            # From here on the call has ended: cancelling comes too late. Much is copied elsewhere.
-            _flush()
-            copy = functools.partial(self._pack_and_send, call, result)
-            try:
-                self._threads.run(copy)
-            except RuntimeError:  # the sandbox may have no threads
-                copy()
-
-    def _pack_and_send(self, call: Call, made: Encoded) -> None:
-        result = packed(call, made)
-        outcome = (messages.dump(result), b"") if isinstance(result, Failure) else result
-        self.channel.send(*outcome)
-
-    async def _send_from_loop(self, job: Job, value: Any) -> None:
-        ready = encoded(job.call, value, _next(job))
-        if isinstance(ready, Encoded):
-            ready = await self._packed(job.call, ready)
-        self._send_item(job, ready)
-
-    async def _packed(self, call: Call, made: Encoded) -> Result:
-        """Pack in a thread what would hold up the loop."""
-        done: asyncio.Future[Result] = self._loop.create_future()
-
-        def settle(result: Result) -> None:
-            if not done.cancelled():
-                done.set_result(result)
-            elif not isinstance(result, Failure):
-                drop(result[1])
-
-        def pack() -> None:
-            self._loop.call_soon_threadsafe(settle, packed(call, made))
-
-        self._threads.run(pack)
-        return await done
+            self._answers.send(job, result)
+        else:
+            self._answers.send_large(job, result)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,25 +254,6 @@ class _Passed:
 
     target: Target | None
     made: Any = None
-
-
-def _next(job: Job) -> int:
-    return 1 if job.window is None else job.window.made + 1
-
-
-def _flush() -> None:
-    """Let go of what was printed, before the answer that it came before."""
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except BaseException:  # somebody may have put anything there
-        _flush_each()
-
-
-def _flush_each() -> None:
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(BaseException):
-            stream.flush()
 
 
 def _no_stream(call: Call, made: Any) -> TargetError:
