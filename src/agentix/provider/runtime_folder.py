@@ -52,7 +52,7 @@ class RuntimeFolder:
         Raises ProviderError when there is no place for it.
         """
         token = secrets.token_urlsafe(32)
-        path = _base() / f"{prefix}-{secrets.token_hex(6)}"
+        path = private_folder() / f"{prefix}-{secrets.token_hex(6)}"
         folder = cls(path, token)
         try:
             path.mkdir(mode=0o700)
@@ -164,8 +164,11 @@ def _refusal(base: Path) -> str | None:
     return None
 
 
-def _base() -> Path:
-    """Return the first base that can be used, made if need be."""
+def private_folder() -> Path:
+    """Return this user's folder for sockets, made if need be: private, and with a short path.
+
+    Raises ProviderError when there is no place for one.
+    """
     reasons: list[str] = []
     for base in _bases():
         if len(os.fsencode(base / ("x" * _LONGEST_ID) / "io" / "s")) > MAX_SOCKET_PATH:
