@@ -8,6 +8,7 @@ from agentix.provider import kit
 def test_the_names_for_backends_are_pinned() -> None:
     assert set(kit.__all__) == {
         *("MOUNT", "RuntimeFolder", "until_ready", "OutputTail", "account"),
+        *("HostedProcess", "settled", "ProcessRef", "SandboxProcesses"),
         *("undone_on_error", "carry_out", "to_the_end"),
         *("BundleCache", "CachedBundle", "deploy_locally"),
         *("cache_root", "hold", "Memory", "remove", "erase", "what_to_do", "plain"),

@@ -2,6 +2,9 @@
 
 * one sandbox: :class:`RuntimeFolder` and ``MOUNT``, :func:`until_ready`, :class:`OutputTail` and
   :func:`account` for the moment when it dies;
+* a sandbox that is a program on this machine: :class:`HostedProcess` starts and keeps it,
+  :class:`SandboxProcesses` and :class:`ProcessRef` end it, also from another process, and
+  :func:`settled` waits until that was noticed;
 * its end: :func:`undone_on_error`, :func:`carry_out`, :func:`to_the_end`;
 * bundles: :class:`BundleCache`, :class:`CachedBundle`, :func:`deploy_locally`;
 * a cache of things unpacked once: :func:`cache_root`, :func:`hold`, :class:`Memory`,
@@ -17,9 +20,11 @@ from agentix.bundle.removal import erase, remove
 from agentix.bundle.staging import hold
 from agentix.folders import cache_root, what_to_do
 from agentix.provider.deploy import deploy_locally
+from agentix.provider.hosted import HostedProcess, settled
 from agentix.provider.output import OutputTail, account
+from agentix.provider.processes import ProcessRef, SandboxProcesses
 from agentix.provider.readiness import until_ready
-from agentix.provider.runtime_folder import MOUNT, RuntimeFolder
+from agentix.provider.runtime_folder import MOUNT, RuntimeFolder, private_folder
 from agentix.provider.teardown import carry_out, to_the_end, undone_on_error
 from agentix.text import plain
 
@@ -27,9 +32,12 @@ __all__ = [
     "MOUNT",
     "BundleCache",
     "CachedBundle",
+    "HostedProcess",
     "Memory",
     "OutputTail",
+    "ProcessRef",
     "RuntimeFolder",
+    "SandboxProcesses",
     "account",
     "cache_root",
     "carry_out",
@@ -37,7 +45,9 @@ __all__ = [
     "erase",
     "hold",
     "plain",
+    "private_folder",
     "remove",
+    "settled",
     "to_the_end",
     "undone_on_error",
     "until_ready",

@@ -179,7 +179,7 @@ async def test_a_sandbox_that_ended_by_itself_is_not_given_and_can_be_deleted(bu
     sandbox = await provider.create(host(bundle))
     facts = RuntimeFolder.find(sandbox.sandbox_id)[1]
     os.kill(facts["first"]["pid"], 9)
-    watcher = Path(f"/proc/{facts['bubblewrap']['pid']}")
+    watcher = Path(f"/proc/{facts['launcher']['pid']}")
     await eventually_async(lambda: not watcher.exists(), "bubblewrap ends")
     with pytest.raises(SandboxNotFound, match="has ended"):
         await provider.get(sandbox.sandbox_id)
@@ -196,7 +196,7 @@ async def test_a_number_that_belongs_to_another_process_by_now_is_not_touched(ba
     try:
         folder = RuntimeFolder.create("bwrap")
         stale = {"pid": innocent.pid, "started": 1}
-        folder.record({"first": stale, "bubblewrap": stale})
+        folder.record({"first": stale, "launcher": stale})
         await BubblewrapProvider().delete(folder.sandbox_id)
         assert innocent.poll() is None
         assert not folder.path.exists()

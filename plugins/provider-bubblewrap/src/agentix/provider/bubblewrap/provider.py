@@ -10,19 +10,20 @@ from agentix.errors import ImageError, ProviderError, SandboxNotFound
 from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxInfo, SandboxProvider
 from agentix.provider.bubblewrap.config import BubblewrapProviderConfig
 from agentix.provider.bubblewrap.diagnosis import explain, refused_overlay
-from agentix.provider.bubblewrap.elf import platform_of
-from agentix.provider.bubblewrap.images import ImageStore
 from agentix.provider.bubblewrap.layout import mounts
 from agentix.provider.bubblewrap.options import options_for
-from agentix.provider.bubblewrap.process import SandboxProcess
-from agentix.provider.bubblewrap.process_ref import SandboxProcesses
+from agentix.provider.bubblewrap.process import start
 from agentix.provider.bubblewrap.program import find_program
 from agentix.provider.kit import (
     BundleCache,
+    ImageStore,
     OutputTail,
     RuntimeFolder,
+    SandboxProcesses,
     account,
     carry_out,
+    platform_of,
+    settled,
     undone_on_error,
     until_ready,
 )
@@ -30,9 +31,8 @@ from agentix.provider.kit import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agentix.provider.bubblewrap.images import Image
     from agentix.provider.bubblewrap.layout import Mounts
-    from agentix.provider.kit import CachedBundle
+    from agentix.provider.kit import CachedBundle, HostedProcess, Image
 
 _PREFIX = "bwrap"
 # bubblewrap sets PWD; engines do not. Standard input ends when this process does, and that ends the
@@ -81,11 +81,12 @@ class BubblewrapProvider(SandboxProvider):
         tail: OutputTail,
     ) -> Sandbox:
         folder = RuntimeFolder.create(_PREFIX)
-        starting: asyncio.Task[SandboxProcess] | None = None
+        process: HostedProcess | None = None
 
         async def undo() -> None:
             try:
-                await self._end(starting)
+                if process is not None:
+                    await process.kill()
             finally:
                 await asyncio.to_thread(folder.remove)
 
@@ -104,9 +105,8 @@ class BubblewrapProvider(SandboxProvider):
             except OSError as error:
                 raise ImageError(f"image {image.label} cannot be read: {error}") from error
             command = (*folder.command, *_ARGUMENTS)
-            starting = asyncio.create_task(SandboxProcess.start(program, options, command, tail))
             try:
-                process = await asyncio.shield(starting)
+                process = start(program, options, command, tail)
             except OSError as error:
                 raise ProviderError(f"bubblewrap ({program}) cannot be started: {error}") from error
             await until_ready(
@@ -115,12 +115,12 @@ class BubblewrapProvider(SandboxProvider):
                 account=lambda: explain(tail.text()) or account(tail.text()),
                 within=self.config.start_timeout,
             )
-            processes = process.processes()
-            if processes is None:
+            below = process.itself.children()
+            if not below:
                 raise ProviderError(
                     f"sandbox {folder.sandbox_id} has ended; {account(tail.text())}"
                 )
-            folder.record(processes.facts())
+            folder.record(SandboxProcesses(below[0], process.itself).facts())
         return self._handle(folder)
 
     async def delete(self, sandbox_id: SandboxId) -> None:
@@ -133,7 +133,7 @@ class BubblewrapProvider(SandboxProvider):
         async def end() -> None:
             processes = SandboxProcesses.parse(facts)
             await processes.stop(self.config.stop_timeout)
-            await SandboxProcess.settled(processes)
+            await settled(processes.launcher)
             await asyncio.to_thread(folder.remove)
 
         what = f"deleting sandbox {sandbox_id}"
@@ -188,14 +188,3 @@ class BubblewrapProvider(SandboxProvider):
                 f"{machine}; use an image for {machine}"
             )
         return program, image, bundle
-
-    @staticmethod
-    async def _end(starting: asyncio.Task[SandboxProcess] | None) -> None:
-        """End a sandbox that is not wanted any more, however far its start has come."""
-        if starting is None:
-            return
-        try:
-            process = await starting
-        except OSError:
-            return  # it never ran; whoever started it has the error
-        await process.kill()

@@ -1,4 +1,8 @@
-"""Processes known by number, also in another process than the one that started them."""
+"""Processes known by number, also in another process than the one that started them.
+
+A provider whose sandboxes are processes of this machine records :meth:`SandboxProcesses.facts`
+with the sandbox, so that whichever process deletes it knows what to end.
+"""
 
 from __future__ import annotations
 
@@ -66,11 +70,44 @@ class ProcessRef:
 
     def _below(self) -> list[int]:
         """Return who may be its children: those, or everybody where the kernel does not tell."""
+        listed: list[str] = []
         try:
-            listed = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+            for task in Path(f"/proc/{self.pid}/task").iterdir():  # a thread has its own children
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    listed += (task / "children").read_text().split()
         except OSError:
+            return []  # it has ended
+        if not listed and not Path("/proc/self/task", str(os.getpid()), "children").exists():
             listed = [folder.name for folder in Path("/proc").iterdir()]
         return [int(name) for name in listed if name.isdecimal()]
+
+    def heads_a_namespace(self) -> bool:
+        """Tell whether it is the first of a PID namespace: with it, the kernel ends all in that."""
+        with suppress(OSError):
+            for line in Path(f"/proc/{self.pid}/status").read_text(errors="replace").splitlines():
+                if line.startswith("NSpid:"):
+                    numbers = line.split()[1:]
+                    return len(numbers) > 1 and numbers[-1] == "1" and self.exists()
+        return False
+
+    async def kill_tree(self) -> None:
+        """End it and every process below it, and return once none of them runs.
+
+        Each is stopped before its children are looked for, so that none is started meanwhile. One
+        that has left the tree (its parent ended before) is not found: where tasks may do that, a
+        PID namespace or the runtime's own end has to take it.
+        """
+        found, waiting = [], [self]
+        while waiting:
+            process = waiting.pop()
+            found.append(process)
+            if not process.heads_a_namespace():
+                await process.freeze()
+                waiting += process.children()
+        for process in reversed(found):
+            process.send(signal.SIGKILL)
+        for process in found:
+            await process.ended()
 
     async def freeze(self) -> None:
         """Stop it where it is, and return when it does nothing more."""
@@ -102,15 +139,20 @@ class ProcessRef:
 
 @dataclass(frozen=True, slots=True)
 class SandboxProcesses:
-    """The first process of a sandbox, whose end ends all of them, and the bubblewrap above it."""
+    """The processes by which a sandbox is known outside of it.
+
+    ``first`` is the one whose end ends the sandbox: the first of its PID namespace, or the runtime
+    where there is none. ``launcher`` is what the host started and what waits for it; the same
+    process where nothing lies between.
+    """
 
     first: ProcessRef
-    bubblewrap: ProcessRef
+    launcher: ProcessRef
 
     @classmethod
     def parse(cls, facts: Mapping[str, Any]) -> Self:
         """Read what :meth:`facts` gave."""
-        return cls(ProcessRef(**facts["first"]), ProcessRef(**facts["bubblewrap"]))
+        return cls(ProcessRef(**facts["first"]), ProcessRef(**facts["launcher"]))
 
     def facts(self) -> dict[str, Any]:
         """Return this as plain values."""
@@ -123,18 +165,17 @@ class SandboxProcesses:
             with suppress(TimeoutError):
                 async with asyncio.timeout(grace):
                     await self.first.ended()
-        # The kernel kills and reaps everything in the namespace before its first process is gone.
-        self.first.send(signal.SIGKILL)
-        await self.first.ended()
+        # The kernel kills and reaps everything in a PID namespace before its first process is gone;
+        # where there is none, what is left of the runtime is a tree.
+        await self.first.kill_tree()
         with suppress(TimeoutError):
             async with asyncio.timeout(_REAP_BOUND):
-                await self.bubblewrap.ended()
-        self.bubblewrap.send(signal.SIGKILL)
-        await self.bubblewrap.ended()
+                await self.launcher.ended()
+        await self.launcher.kill_tree()
         # Its parent reaps it: this process in another thread, or the one that created it.
         with suppress(TimeoutError):
             async with asyncio.timeout(_REAP_BOUND):
-                while self.bubblewrap.exists():  # noqa: ASYNC110 - only a parent is told
+                while self.launcher.exists():  # noqa: ASYNC110 - only a parent is told
                     await asyncio.sleep(_POLL)
 
 
