@@ -17,7 +17,7 @@ import urllib.parse
 from http.server import BaseHTTPRequestHandler
 
 HEALTH = (
-    '{"status": "ok", "protocol": 2, "agentix": "0.1.0", "python": "3.11.2", "libc": "none",'
+    '{"status": "ok", "protocol": 3, "agentix": "0.1.0", "python": "3.11.2", "libc": "none",'
     ' "pid": %d, "worker": {"pid": null}}'
 )
 
