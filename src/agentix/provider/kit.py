@@ -7,6 +7,8 @@
   :func:`settled` waits until that was noticed;
 * its end: :func:`undone_on_error`, :func:`carry_out`, :func:`to_the_end`;
 * bundles: :class:`BundleCache`, :class:`CachedBundle`, :func:`deploy_locally`;
+* task images as files: :class:`ImageStore` opens them, unpacked once, as an :class:`Image` with
+  a :class:`RunConfig`; :func:`platform_of` and :func:`resolve` look into one, trusting no link;
 * a cache of things unpacked once: :func:`cache_root`, :func:`hold`, :class:`Memory`,
   :func:`remove`, :func:`erase`, and :func:`what_to_do` when it cannot be written to;
 * text that somebody else has chosen: :func:`plain`.
@@ -21,6 +23,10 @@ from agentix.bundle.staging import hold
 from agentix.folders import cache_root, what_to_do
 from agentix.provider.deploy import deploy_locally
 from agentix.provider.hosted import HostedProcess, settled
+from agentix.provider.images.archive import RunConfig
+from agentix.provider.images.elf import platform_of
+from agentix.provider.images.scoped import resolve
+from agentix.provider.images.store import Image, ImageStore
 from agentix.provider.output import OutputTail, account
 from agentix.provider.processes import ProcessRef, SandboxProcesses
 from agentix.provider.readiness import until_ready
@@ -33,9 +39,12 @@ __all__ = [
     "BundleCache",
     "CachedBundle",
     "HostedProcess",
+    "Image",
+    "ImageStore",
     "Memory",
     "OutputTail",
     "ProcessRef",
+    "RunConfig",
     "RuntimeFolder",
     "SandboxProcesses",
     "account",
@@ -45,8 +54,10 @@ __all__ = [
     "erase",
     "hold",
     "plain",
+    "platform_of",
     "private_folder",
     "remove",
+    "resolve",
     "settled",
     "to_the_end",
     "undone_on_error",

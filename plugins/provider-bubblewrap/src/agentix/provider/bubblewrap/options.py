@@ -9,18 +9,16 @@ from typing import TYPE_CHECKING
 
 from agentix.errors import ImageError
 from agentix.provider.bubblewrap.layout import OWN, Bind, Folder, Link, Overlay, lay_out
-from agentix.provider.bubblewrap.scoped import resolve
 from agentix.provider.bubblewrap.user import user_of
-from agentix.provider.kit import MOUNT
+from agentix.provider.kit import MOUNT, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agentix.provider.bubblewrap.config import BubblewrapProviderConfig
-    from agentix.provider.bubblewrap.images import Image
     from agentix.provider.bubblewrap.layout import Mounts, Piece
     from agentix.provider.bubblewrap.user import User
-    from agentix.provider.kit import RuntimeFolder
+    from agentix.provider.kit import Image, RuntimeFolder
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 

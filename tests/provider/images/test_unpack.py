@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from agentix.errors import ImageError
-from agentix.provider.bubblewrap.tars import DAMAGED
-from agentix.provider.bubblewrap.unpack import Unpacker
+from agentix.provider.images.tars import DAMAGED
+from agentix.provider.images.unpack import Unpacker
 
 if TYPE_CHECKING:
     from pathlib import Path

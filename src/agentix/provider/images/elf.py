@@ -6,7 +6,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from agentix.errors import ImageError
-from agentix.provider.bubblewrap.scoped import resolve
+from agentix.provider.images.scoped import resolve
 
 if TYPE_CHECKING:
     from pathlib import Path

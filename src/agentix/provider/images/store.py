@@ -21,14 +21,18 @@ from typing import IO, TYPE_CHECKING, cast
 from pydantic import ValidationError
 
 from agentix import platforms
+from agentix.bundle.memory import Memory
+from agentix.bundle.removal import remove
+from agentix.bundle.staging import hold
 from agentix.errors import ImageError
-from agentix.provider.bubblewrap.archive import ImageDescription, RunConfig, describe
-from agentix.provider.bubblewrap.tars import DAMAGED, Tar
-from agentix.provider.bubblewrap.unpack import Unpacker
-from agentix.provider.kit import Memory, cache_root, hold, plain, remove, what_to_do
+from agentix.folders import cache_root, what_to_do
+from agentix.provider.images.archive import ImageDescription, RunConfig, describe
+from agentix.provider.images.tars import DAMAGED, Tar
+from agentix.provider.images.unpack import Unpacker
+from agentix.text import plain
 
 if TYPE_CHECKING:
-    from agentix.provider.bubblewrap.archive import Layer
+    from agentix.provider.images.archive import Layer
 
 HOST = "host"
 _ZSTD = b"\x28\xb5\x2f\xfd"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from agentix.errors import ImageError
-from agentix.provider.bubblewrap.tars import DAMAGED, Tar
-from agentix.provider.kit import plain
+from agentix.provider.images.tars import DAMAGED, Tar
+from agentix.text import plain
 
 if TYPE_CHECKING:
     from pathlib import Path

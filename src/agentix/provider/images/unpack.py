@@ -14,10 +14,11 @@ import stat
 from contextlib import suppress
 from typing import IO, TYPE_CHECKING
 
+from agentix.bundle.removal import erase
 from agentix.errors import ImageError
-from agentix.provider.bubblewrap.scoped import resolve
-from agentix.provider.bubblewrap.tars import Tar
-from agentix.provider.kit import erase, plain
+from agentix.provider.images.scoped import resolve
+from agentix.provider.images.tars import Tar
+from agentix.text import plain
 
 if TYPE_CHECKING:
     import tarfile

@@ -23,7 +23,7 @@ from images.config import ImageConfig, TaskImage
 
 from agentix import platforms
 from agentix.errors import ImageError
-from agentix.provider.bubblewrap.images import Image, ImageStore
+from agentix.provider.images.store import Image, ImageStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -313,7 +313,7 @@ import os, sys
 from pathlib import Path
 from agentix.bundle import BundleCache
 from agentix.errors import BundleError, ImageError
-from agentix.provider.bubblewrap.images import ImageStore
+from agentix.provider.images.store import ImageStore
 place = Path(sys.argv[1])
 if os.getuid() == 0:
     os.chown(place, 54321, 54321)
