@@ -9,6 +9,7 @@ def test_the_names_for_backends_are_pinned() -> None:
     assert set(kit.__all__) == {
         *("MOUNT", "RuntimeFolder", "until_ready", "OutputTail", "account"),
         "private_folder",
+        *("lease_arguments", "hold_lease", "release_lease"),
         *("HostedProcess", "settled", "ProcessRef", "SandboxProcesses"),
         *("undone_on_error", "carry_out", "to_the_end"),
         *("BundleCache", "CachedBundle", "deploy_locally"),

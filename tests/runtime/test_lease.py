@@ -76,10 +76,10 @@ async def test_it_goes_on_while_it_is_held_and_ends_a_lease_after_that() -> None
 
 async def test_a_hold_that_breaks_may_be_taken_up_again_within_the_lease() -> None:
     with LocalRuntime(lease=LEASE) as runtime:
-        for _ in range(4):
+        for _ in range(6):
             writer = await hold(runtime)
             await let_go(writer)
-            await asyncio.sleep(LEASE / 2)
+            await asyncio.sleep(LEASE / 4)
         writer = await hold(runtime)
         await asyncio.sleep(2 * LEASE)
         assert runtime.process.poll() is None

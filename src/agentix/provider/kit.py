@@ -5,6 +5,8 @@
 * a sandbox that is a program on this machine: :class:`HostedProcess` starts and keeps it,
   :class:`SandboxProcesses` and :class:`ProcessRef` end it, also from another process, and
   :func:`settled` waits until that was noticed;
+* a sandbox that would outlive this process: :func:`lease_arguments` for its runtime,
+  :func:`hold_lease` and :func:`release_lease`;
 * its end: :func:`undone_on_error`, :func:`carry_out`, :func:`to_the_end`;
 * bundles: :class:`BundleCache`, :class:`CachedBundle`, :func:`deploy_locally`;
 * task images as files: :class:`ImageStore` opens them, unpacked once, as an :class:`Image` with
@@ -27,6 +29,7 @@ from agentix.provider.images.archive import RunConfig
 from agentix.provider.images.elf import platform_of
 from agentix.provider.images.scoped import resolve
 from agentix.provider.images.store import Image, ImageStore
+from agentix.provider.lease import hold_lease, lease_arguments, release_lease
 from agentix.provider.output import OutputTail, account
 from agentix.provider.processes import ProcessRef, SandboxProcesses
 from agentix.provider.readiness import until_ready
@@ -53,9 +56,12 @@ __all__ = [
     "deploy_locally",
     "erase",
     "hold",
+    "hold_lease",
+    "lease_arguments",
     "plain",
     "platform_of",
     "private_folder",
+    "release_lease",
     "remove",
     "resolve",
     "settled",
