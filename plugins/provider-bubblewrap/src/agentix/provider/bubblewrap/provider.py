@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from agentix.provider.bubblewrap.layout import Mounts
     from agentix.provider.kit import CachedBundle, HostedProcess, Image
 
-_PREFIX = "bwrap"
 # bubblewrap sets PWD; engines do not. Standard input ends when this process does, and that ends the
 # sandbox. Not --die-with-parent: it would kill bubblewrap at work, and leave what waits for it.
 _ARGUMENTS = ("--unset", "PWD", "--end-with-stdin")
@@ -49,6 +48,8 @@ class BubblewrapProvider(SandboxProvider):
     are unpacked once. A sandbox ends with the process that created it, at the latest; meanwhile
     other processes of the same user can ``get`` and ``delete`` it.
     """
+
+    name = "bubblewrap"
 
     def __init__(self, config: BubblewrapProviderConfig | None = None) -> None:
         self.config = config or BubblewrapProviderConfig()
@@ -80,7 +81,7 @@ class BubblewrapProvider(SandboxProvider):
         mounted: Mounts,
         tail: OutputTail,
     ) -> Sandbox:
-        folder = RuntimeFolder.create(_PREFIX)
+        folder = RuntimeFolder.create(self.name, config.image)
         process: HostedProcess | None = None
 
         async def undo() -> None:
@@ -96,7 +97,7 @@ class BubblewrapProvider(SandboxProvider):
                 options = await asyncio.to_thread(
                     options_for,
                     image,
-                    nix=bundle.nix,
+                    bundle=bundle,
                     folder=folder,
                     added=config.env,
                     config=self.config,
@@ -126,7 +127,7 @@ class BubblewrapProvider(SandboxProvider):
     async def delete(self, sandbox_id: SandboxId) -> None:
         """End the sandbox and remove its folder; nothing happens when it is gone already."""
         try:
-            folder, facts = RuntimeFolder.find(sandbox_id, _PREFIX)
+            folder, facts = RuntimeFolder.find(sandbox_id, self.name)
         except SandboxNotFound:
             return
 
@@ -146,7 +147,7 @@ class BubblewrapProvider(SandboxProvider):
 
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a handle of a sandbox that lives; SandboxNotFound when it does not."""
-        folder, facts = RuntimeFolder.find(sandbox_id, _PREFIX)
+        folder, facts = RuntimeFolder.find(sandbox_id, self.name)
         if not SandboxProcesses.parse(facts).first.runs():
             raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it to tidy up")
         return self._handle(folder)
