@@ -240,7 +240,7 @@ def test_a_sandbox_is_unprivileged_unless_told_otherwise(
     assert inside["NoNewPrivs"].strip() == "1"
     host = attributes["HostConfig"]
     assert host["PidsLimit"] == 4096
-    assert host["NetworkMode"] == "bridge"
+    assert host["NetworkMode"] == "default"
     assert not host["Privileged"]
     assert sorted((m["Destination"], m["RW"]) for m in attributes["Mounts"]) == [
         ("/nix", False),

@@ -21,6 +21,7 @@ from images.engine import Leftovers, loaded
 from agentix.errors import BundleError, ImageError, ProviderError
 from agentix.provider.base import SandboxConfig
 from agentix.provider.docker import DockerProvider, DockerProviderConfig, images
+from agentix.provider.docker.address import Address
 from agentix.provider.docker.engine import TIMEOUT, Engine
 from agentix.provider.docker.problems import why_no_connection
 
@@ -245,7 +246,7 @@ def test_the_advice_for_a_folder_makes_an_image_of_it(
         pytest.skip("the advice is for docker's command line, which is not installed here")
     rootfs = task_image("busybox").rootfs
     name = f"agentix-test/imported:{secrets.token_hex(4)}"
-    error = images.cannot_be_pulled(str(rootfs))
+    error = images.cannot_be_pulled("docker", str(rootfs))
     command = re.search(r"tar -C .* NAME", str(error))
     assert command
     script = command[0].replace("NAME", name)
@@ -276,17 +277,10 @@ def test_no_engine_is_one_line_that_says_so(
 
 
 def test_an_engine_that_may_not_be_used_names_the_socket_and_the_remedy() -> None:
-    message = why_no_connection("unix:///run/x.sock", "/run/x.sock", PermissionError(13, "denied"))
+    message = why_no_connection(Address("docker", "unix:///run/x.sock"), PermissionError(13, ""))
     assert "no permission" in message
     assert "/run/x.sock" in message
     assert "group docker" in message
-
-
-def test_podman_is_refused_rather_than_half_supported(tmp_path: Path) -> None:
-    config = SandboxConfig(image="any", bundle=str(tmp_path))
-    choices = DockerProviderConfig(container_engine="podman")
-    with pytest.raises(ProviderError, match="'podman' is not supported in this version"):
-        asyncio.run(choices.to_provider().create(config))
 
 
 def test_platforms_that_differ_are_named_both(

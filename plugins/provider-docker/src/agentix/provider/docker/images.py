@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from agentix.errors import ImageError, ProviderError
 
 if TYPE_CHECKING:
-    from agentix.provider.docker.engine import Image
+    from agentix.provider.docker.address import Kind
+    from agentix.provider.docker.facts import Image
 
 
 def require_platforms(
@@ -51,23 +52,23 @@ def hidden(image: str, program: str) -> ImageError:
     )
 
 
-def cannot_be_pulled(reference: str) -> ImageError | None:
+def cannot_be_pulled(kind: Kind, reference: str) -> ImageError | None:
     """Return the error for a *reference* that no registry could know; None when one could."""
     why = None
     if reference.startswith(("/", ".", "~")):
-        why = f"docker takes images by name; {_how_to_name(reference)}, and use that name"
+        why = f"{kind} takes images by name; {_how_to_name(kind, reference)}, and use that name"
     elif reference.startswith("sha256:"):
         why = "an id cannot be pulled; use a name"
     return ImageError(f"image {reference!r} is not on this machine: {why}") if why else None
 
 
-def _how_to_name(reference: str) -> str:
+def _how_to_name(kind: Kind, reference: str) -> str:
     """Return how the engine is given a file or folder that other providers take as an image."""
     path = Path(reference).expanduser()
     name = shlex.quote(str(path))
     if path.is_dir():
-        return f"tar -C {name} -c . | docker import - NAME"
+        return f"tar -C {name} -c . | {kind} import - NAME"
     return (
-        f"docker load --input {name} (of an archive by docker save)"
-        f" or docker import {name} NAME (of a root file system)"
+        f"{kind} load --input {name} (of an archive by {kind} save)"
+        f" or {kind} import {name} NAME (of a root file system)"
     )
