@@ -8,15 +8,21 @@ from typing import TYPE_CHECKING
 
 from agentix.provider.config import SandboxConfig, SandboxResource
 from agentix.provider.deploy import BundleDeployer, DeployedBundle
+from agentix.provider.listing import ListedSandbox, Pruned, prune, recorded
+from agentix.provider.owner import Owner
 from agentix.provider.sandbox import Sandbox, SandboxId, SandboxInfo
 from agentix.provider.teardown import carry_out, undone_on_error
 
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import AsyncIterator
 
 __all__ = [
     "BundleDeployer",
     "DeployedBundle",
+    "ListedSandbox",
+    "Owner",
+    "Pruned",
     "Sandbox",
     "SandboxConfig",
     "SandboxId",
@@ -29,7 +35,13 @@ _CLOSE_BOUND = 30.0  # seconds; what closing the connection may take
 
 
 class SandboxProvider(ABC):
-    """Where sandboxes come from: implement ``create``, ``delete`` and ``get``."""
+    """Where sandboxes come from: implement ``create``, ``delete`` and ``get``.
+
+    ``name`` is what the ids of its sandboxes begin with, as given to ``RuntimeFolder.create``. A
+    provider that keeps none of those has no name, and lists its sandboxes itself.
+    """
+
+    name: str = ""
 
     @abstractmethod
     async def create(self, config: SandboxConfig) -> Sandbox:
@@ -49,6 +61,22 @@ class SandboxProvider(ABC):
     @abstractmethod
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a handle of a sandbox that lives; SandboxNotFound when it does not."""
+
+    async def list(self) -> builtins.list[ListedSandbox]:
+        """Return this user's sandboxes, of every process, and what is left of them.
+
+        Raises ProviderError when the backend does not answer.
+        """
+        return await recorded(self)
+
+    async def prune(self, *, running: bool = False, dry_run: bool = False) -> Pruned:
+        """Remove the sandboxes that have ended and whose owner is gone.
+
+        With *running* also those that run though their owner is gone, and those that have ended and
+        whose owner cannot be told from here. What a living process owns stays. With *dry_run* this
+        only says what it would remove. Raises what ``list`` raises.
+        """
+        return await prune(self, running=running, dry_run=dry_run)
 
     @property
     def delete_bound(self) -> float:

@@ -7,12 +7,15 @@ with the sandbox, so that whichever process deletes it knows what to end.
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import signal
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, Self
+
+from agentix.errors import ProviderError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,6 +140,26 @@ class ProcessRef:
             os.close(descriptor)
 
 
+_NOBODY = ProcessRef(2**31 - 1, -1)  # more than the numbers that a kernel gives
+
+
+class Place(NamedTuple):
+    """Where the number of a process means anything: a machine until it stops, and a namespace."""
+
+    boot: str
+    namespace: int
+
+
+@functools.cache
+def here() -> Place:
+    """Return the place of this process, which it never leaves."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        boot = ""
+    return Place(boot, Path("/proc/self/ns/pid").stat().st_ino)
+
+
 @dataclass(frozen=True, slots=True)
 class SandboxProcesses:
     """The processes by which a sandbox is known outside of it.
@@ -151,12 +174,31 @@ class SandboxProcesses:
 
     @classmethod
     def parse(cls, facts: Mapping[str, Any]) -> Self:
-        """Read what :meth:`facts` gave."""
-        return cls(ProcessRef(**facts["first"]), ProcessRef(**facts["launcher"]))
+        """Read what :meth:`facts` gave, maybe before this machine was started anew.
+
+        Raises ProviderError when the numbers are those of another PID namespace, or make no sense.
+        """
+        try:
+            first, launcher = (
+                ProcessRef(int(facts[name]["pid"]), int(facts[name]["started"]))
+                for name in ("first", "launcher")
+            )
+            place = Place(str(facts["boot"]), int(facts["namespace"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise ProviderError("the record of its processes makes no sense") from error
+        boot, namespace = here()
+        if place.boot != boot:
+            return cls(_NOBODY, _NOBODY)
+        if place.namespace != namespace:
+            raise ProviderError(
+                "its processes are in another PID namespace (that of a container, perhaps), "
+                "from which alone they can be seen and ended"
+            )
+        return cls(first, launcher)
 
     def facts(self) -> dict[str, Any]:
         """Return this as plain values."""
-        return asdict(self)
+        return {**asdict(self), **here()._asdict()}
 
     async def stop(self, grace: float) -> None:
         """Ask the sandbox to end, kill it after *grace* seconds, and return when all is gone."""

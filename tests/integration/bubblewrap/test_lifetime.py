@@ -20,6 +20,7 @@ from agentix.errors import AgentixError, ProviderError, SandboxNotFound
 from agentix.provider.base import SandboxConfig, SandboxId
 from agentix.provider.bubblewrap import BubblewrapProvider, BubblewrapProviderConfig
 from agentix.provider.bubblewrap.program import find_program
+from agentix.provider.processes import here
 from agentix.provider.runtime_folder import RuntimeFolder
 
 pytestmark = pytest.mark.bubblewrap
@@ -187,16 +188,16 @@ async def test_a_sandbox_that_ended_by_itself_is_not_given_and_can_be_deleted(bu
 
 
 async def test_deleting_what_never_was_does_nothing() -> None:
-    await BubblewrapProvider().delete(SandboxId("bwrap-0123456789ab"))
+    await BubblewrapProvider().delete(SandboxId("bubblewrap-0123456789ab"))
     await BubblewrapProvider().delete(SandboxId("../../etc"))
 
 
 async def test_a_number_that_belongs_to_another_process_by_now_is_not_touched(base: Path) -> None:
     innocent = subprocess.Popen(["sleep", "60"])
     try:
-        folder = RuntimeFolder.create("bwrap")
+        folder = RuntimeFolder.create("bubblewrap")
         stale = {"pid": innocent.pid, "started": 1}
-        folder.record({"first": stale, "launcher": stale})
+        folder.record({"first": stale, "launcher": stale, **here()._asdict()})
         await BubblewrapProvider().delete(folder.sandbox_id)
         assert innocent.poll() is None
         assert not folder.path.exists()
