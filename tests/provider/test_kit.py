@@ -11,7 +11,7 @@ def test_the_names_for_backends_are_pinned() -> None:
         "private_folder",
         *("lease_arguments", "hold_lease", "release_lease"),
         *("HostedProcess", "settled", "ProcessRef", "SandboxProcesses"),
-        *("undone_on_error", "carry_out", "to_the_end"),
+        *("stoppable", "Stop", "StoppedError", "undone_on_error", "carry_out", "to_the_end"),
         *("BundleCache", "CachedBundle", "deploy_locally"),
         *("Image", "ImageStore", "RunConfig", "platform_of", "resolve"),
         *("cache_root", "hold", "Memory", "remove", "erase", "what_to_do", "plain"),

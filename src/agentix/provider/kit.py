@@ -7,6 +7,7 @@
   :func:`settled` waits until that was noticed;
 * a sandbox that would outlive this process: :func:`lease_arguments` for its runtime,
   :func:`hold_lease` and :func:`release_lease`;
+* blocking work that takes long: :func:`stoppable`, :class:`Stop`, :class:`StoppedError`;
 * its end: :func:`undone_on_error`, :func:`carry_out`, :func:`to_the_end`;
 * bundles: :class:`BundleCache`, :class:`CachedBundle`, :func:`deploy_locally`;
 * task images as files: :class:`ImageStore` opens them, unpacked once, as an :class:`Image` with
@@ -25,8 +26,8 @@ from agentix.bundle.staging import hold
 from agentix.folders import cache_root, what_to_do
 from agentix.provider.deploy import deploy_locally
 from agentix.provider.hosted import HostedProcess, settled
-from agentix.provider.images.archive import RunConfig
 from agentix.provider.images.elf import platform_of
+from agentix.provider.images.formats import RunConfig
 from agentix.provider.images.scoped import resolve
 from agentix.provider.images.store import Image, ImageStore
 from agentix.provider.lease import hold_lease, lease_arguments, release_lease
@@ -34,6 +35,7 @@ from agentix.provider.output import OutputTail, account
 from agentix.provider.processes import ProcessRef, SandboxProcesses
 from agentix.provider.readiness import until_ready
 from agentix.provider.runtime_folder import MOUNT, RuntimeFolder, private_folder
+from agentix.provider.stopping import Stop, StoppedError, stoppable
 from agentix.provider.teardown import carry_out, to_the_end, undone_on_error
 from agentix.text import plain
 
@@ -50,6 +52,8 @@ __all__ = [
     "RunConfig",
     "RuntimeFolder",
     "SandboxProcesses",
+    "Stop",
+    "StoppedError",
     "account",
     "cache_root",
     "carry_out",
@@ -65,6 +69,7 @@ __all__ = [
     "remove",
     "resolve",
     "settled",
+    "stoppable",
     "to_the_end",
     "undone_on_error",
     "until_ready",

@@ -262,9 +262,10 @@ def test_a_file_that_is_no_archive_is_refused(
         store.open(str(path))
 
 
-def test_the_name_of_an_image_in_a_registry_gets_an_answer_that_helps(store: ImageStore) -> None:
-    with pytest.raises(ImageError, match=r"pulls no images.*docker save.*docker provider"):
-        store.open("python:3.13-slim")
+@pytest.mark.parametrize("name", ["/no/such/folder", "./image.tar", "UPPER", "a:b:c", "docker://"])
+def test_what_is_neither_there_nor_a_name_is_said_so(store: ImageStore, name: str) -> None:
+    with pytest.raises(ImageError, match="nor a name that a registry could know"):
+        store.open(name)
 
 
 def test_a_cache_that_cannot_be_written_is_named(task: TaskImage, tmp_path: Path) -> None:

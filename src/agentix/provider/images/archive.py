@@ -8,78 +8,28 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
-
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
+from typing import TYPE_CHECKING, TypeVar
 
 from agentix.errors import ImageError
+from agentix.provider.images.formats import (
+    INDEX_TYPES,
+    MAX_JSON,
+    Descriptor,
+    DockerImage,
+    ImageDescription,
+    Index,
+    Manifest,
+    parse,
+)
 from agentix.provider.images.tars import DAMAGED, Tar
 from agentix.text import plain
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-_MAX_JSON = 8 * 1024 * 1024
-_INDEX_TYPES = (
-    "application/vnd.oci.image.index.v1+json",
-    "application/vnd.docker.distribution.manifest.list.v2+json",
-)
 _MOST_NESTED = 4
 _ROOT_FOLDERS = frozenset(("bin", "dev", "etc", "home", "lib", "proc", "root", "tmp", "usr", "var"))
 M = TypeVar("M")
-
-
-class _Model(BaseModel):
-    """Foreign JSON: what is unknown is somebody else's business."""
-
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-
-class RunConfig(_Model):
-    """How programs of the image are meant to run. Entrypoint and Cmd are ignored on purpose."""
-
-    user: Annotated[str | None, Field(alias="User")] = None
-    env: Annotated[tuple[str, ...] | None, Field(alias="Env")] = None
-    working_dir: Annotated[str | None, Field(alias="WorkingDir")] = None
-
-
-class _Rootfs(_Model):
-    type: Literal["layers"] = "layers"
-    diff_ids: tuple[str, ...] = ()
-
-
-class ImageDescription(_Model):
-    """The configuration of an image, in the form that engines and the OCI share."""
-
-    architecture: str = ""
-    os: str = "linux"
-    config: RunConfig | None = None
-    rootfs: _Rootfs = Field(default_factory=_Rootfs)
-
-
-class _DockerImage(_Model):
-    config: Annotated[str, Field(alias="Config")]
-    layers: Annotated[tuple[str, ...], Field(alias="Layers")]
-
-
-class _Platform(_Model):
-    architecture: str = ""
-    os: str = ""
-
-
-class _Descriptor(_Model):
-    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
-    media_type: Annotated[str, Field(alias="mediaType")] = ""
-    platform: _Platform | None = None
-
-
-class _Index(_Model):
-    manifests: tuple[_Descriptor, ...]
-
-
-class _Manifest(_Model):
-    config: _Descriptor
-    layers: tuple[_Descriptor, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +96,7 @@ class _Archive:
         return names
 
     def _docker(self) -> ArchivedImage:
-        images = self._parse(tuple[_DockerImage, ...], self._read("manifest.json"), "manifest.json")
+        images = self._parse(tuple[DockerImage, ...], self._read("manifest.json"), "manifest.json")
         if len(images) != 1:
             raise ImageError(f"image {self._path} holds {len(images)} images; save one of them")
         content = self._read(images[0].config)
@@ -161,9 +111,9 @@ class _Archive:
         return ArchivedImage(hashlib.sha256(content).hexdigest(), layers, description)
 
     def _oci(self, architecture: str) -> ArchivedImage:
-        index = self._parse(_Index, self._read("index.json"), "index.json")
+        index = self._parse(Index, self._read("index.json"), "index.json")
         descriptor = self._choose(index, architecture)
-        manifest = self._parse(_Manifest, self._blob(descriptor), "manifest")
+        manifest = self._parse(Manifest, self._blob(descriptor), "manifest")
         description = self._parse(ImageDescription, self._blob(manifest.config), "configuration")
         digests = description.rootfs.diff_ids
         if len(digests) != len(manifest.layers):
@@ -174,33 +124,20 @@ class _Archive:
         )
         return ArchivedImage(_hex(descriptor.digest), layers, description)
 
-    def _choose(self, index: _Index, architecture: str) -> _Descriptor:
+    def _choose(self, index: Index, architecture: str) -> Descriptor:
         """Return the one manifest of *index* for *architecture*."""
         for _ in range(_MOST_NESTED):
-            candidates = [
-                each
-                for each in index.manifests
-                if each.platform is None or each.platform.architecture in ("", architecture)
-            ]
-            if not candidates:
-                others = ", ".join(
-                    f"{each.platform.os}/{each.platform.architecture}"
-                    for each in index.manifests
-                    if each.platform
-                )
-                raise ImageError(
-                    f"image {self._path} is for {others or 'nothing'}, not for linux/{architecture}"
-                )
+            candidates = index.suiting(architecture, image=str(self._path))
             if len(candidates) > 1:
                 raise ImageError(
                     f"image {self._path} holds {len(candidates)} images; save one of them"
                 )
-            if candidates[0].media_type not in _INDEX_TYPES:
+            if candidates[0].media_type not in INDEX_TYPES:
                 return candidates[0]
-            index = self._parse(_Index, self._blob(candidates[0]), "index")
+            index = self._parse(Index, self._blob(candidates[0]), "index")
         raise ImageError(f"image {self._path} has an index in an index, again and again")
 
-    def _blob(self, descriptor: _Descriptor) -> bytes:
+    def _blob(self, descriptor: Descriptor) -> bytes:
         content = self._read(_member(descriptor))
         if hashlib.sha256(content).hexdigest() != _hex(descriptor.digest):
             raise ImageError(f"image {self._path} is damaged: it alters {descriptor.digest}")
@@ -210,23 +147,15 @@ class _Archive:
         file = self._archive.content(name)
         if file is None:
             raise ImageError(f"image {self._path} lacks {plain(name)!r}; save it again")
-        content = file.read(_MAX_JSON + 1)
-        if len(content) > _MAX_JSON:
+        content = file.read(MAX_JSON + 1)
+        if len(content) > MAX_JSON:
             raise ImageError(
                 f"image {self._path} has a description too long to be one, {plain(name)!r}"
             )
         return content
 
     def _parse(self, kind: type[M], content: bytes, what: str) -> M:
-        try:
-            return TypeAdapter(kind).validate_json(content)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in first["loc"])
-            raise ImageError(
-                f"image {self._path} has a {plain(what)} that cannot be read: "
-                f"{plain(where)}: {plain(first['msg'])}"
-            ) from error
+        return parse(kind, content, image=str(self._path), what=what)
 
 
 def _clean(name: str) -> str:
@@ -237,5 +166,5 @@ def _hex(digest: str) -> str:
     return digest.removeprefix("sha256:")
 
 
-def _member(descriptor: _Descriptor) -> str:
+def _member(descriptor: Descriptor) -> str:
     return f"blobs/sha256/{_hex(descriptor.digest)}"

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agentix import platforms
 from agentix.errors import ImageError, ProviderError, SandboxNotFound
+from agentix.progress import SILENT
 from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxInfo, SandboxProvider
 from agentix.provider.bubblewrap.config import BubblewrapProviderConfig
 from agentix.provider.bubblewrap.diagnosis import explain, refused_overlay
@@ -24,6 +26,7 @@ from agentix.provider.kit import (
     carry_out,
     platform_of,
     settled,
+    stoppable,
     undone_on_error,
     until_ready,
 )
@@ -31,8 +34,9 @@ from agentix.provider.kit import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from agentix.progress import Progress
     from agentix.provider.bubblewrap.layout import Mounts
-    from agentix.provider.kit import CachedBundle, HostedProcess, Image
+    from agentix.provider.kit import CachedBundle, HostedProcess, Image, Stop
 
 # bubblewrap sets PWD; engines do not. Standard input ends when this process does, and that ends the
 # sandbox. Not --die-with-parent: it would kill bubblewrap at work, and leave what waits for it.
@@ -44,15 +48,19 @@ class BubblewrapProvider(SandboxProvider):
     """Makes sandboxes with bubblewrap: rootless, without a daemon.
 
     ``image`` is ``"host"`` (this machine's root, with memory laid over it), the folder of a root
-    file system, a tar of one, or an archive by ``docker save`` or ``skopeo`` (OCI layout); archives
-    are unpacked once. A sandbox ends with the process that created it, at the latest; meanwhile
-    other processes of the same user can ``get`` and ``delete`` it.
+    file system, a tar of one, an archive by ``docker save`` or ``skopeo`` (OCI layout), or a name
+    at a registry, which skopeo fetches; images are unpacked once. A sandbox ends with the process
+    that created it, at the latest; meanwhile other processes of the same user can ``get`` and
+    ``delete`` it.
     """
 
     name = "bubblewrap"
 
-    def __init__(self, config: BubblewrapProviderConfig | None = None) -> None:
+    def __init__(
+        self, config: BubblewrapProviderConfig | None = None, *, progress: Progress = SILENT
+    ) -> None:
         self.config = config or BubblewrapProviderConfig()
+        self._progress = progress
 
     async def create(self, config: SandboxConfig) -> Sandbox:
         """Return a new sandbox that answers.
@@ -61,7 +69,9 @@ class BubblewrapProvider(SandboxProvider):
         do what *config* asks for.
         """
         self._refuse_limits(config)
-        program, image, bundle = await asyncio.to_thread(self._open, config)
+        program, image, bundle = await stoppable(
+            partial(self._open, config), name=f"open {config.image}"
+        )
         for last in (False, False, True):
             mounted, tail = mounts(), OutputTail()
             try:
@@ -166,14 +176,14 @@ class BubblewrapProvider(SandboxProvider):
                 "or use a provider that can, such as docker"
             )
 
-    def _open(self, config: SandboxConfig) -> tuple[Path, Image, CachedBundle]:
+    def _open(self, config: SandboxConfig, stop: Stop) -> tuple[Path, Image, CachedBundle]:
         """Find everything that a sandbox is made of, and that it fits together."""
         program = find_program(self.config.program)
         try:
             machine = platforms.current().name
         except ValueError as error:
             raise ProviderError(str(error)) from error
-        bundle = BundleCache().open(config.bundle)
+        bundle = BundleCache().open(config.bundle, progress=self._progress)
         bundle.check_protocol()
         bundle.check_platform(config.platform or machine)
         if bundle.manifest.platform != machine:
@@ -181,7 +191,13 @@ class BubblewrapProvider(SandboxProvider):
                 f"bundle {bundle.manifest.title} is for {bundle.manifest.platform}, "
                 f"but this machine is {machine}; bubblewrap emulates nothing"
             )
-        image = ImageStore(self.config.cache).open(config.image)
+        image = ImageStore(
+            self.config.cache,
+            pull=self.config.pull,
+            insecure=self.config.insecure_registries,
+            progress=self._progress,
+            stop=stop,
+        ).open(config.image)
         made_for = image.platform or (None if image.host else platform_of(image.root))
         if made_for not in (None, machine):
             raise ImageError(
