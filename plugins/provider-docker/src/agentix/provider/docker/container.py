@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from docker.types import LogConfig, Mount
 
+from agentix.errors import ProviderError
 from agentix.provider.docker import limits
 from agentix.provider.kit import MOUNT
 
@@ -61,10 +62,10 @@ def host_settings(
     return {
         # Mounts, not binds: those are written a:b:ro, and paths may have colons.
         "mounts": [
-            Mount("/nix", str(nix), type="bind", read_only=True),
-            Mount(MOUNT, str(folder.mount), type="bind"),
+            Mount("/nix", _source(choices, nix), type="bind", read_only=True),
+            Mount(MOUNT, _source(choices, folder.mount), type="bind"),
         ],
-        "network_mode": choices.network,
+        "network_mode": _network(choices),
         "cap_drop": ["ALL"],
         "cap_add": list(choices.capabilities),
         "security_opt": ["no-new-privileges:true"] if choices.no_new_privileges else [],
@@ -74,6 +75,23 @@ def host_settings(
         "log_config": LogConfig(type="json-file", config={"max-size": "1m", "max-file": "2"}),
         **limits.of(resource, choices),
     }
+
+
+def _network(choices: DockerProviderConfig) -> str:
+    """Return the network by the engine's own name for it."""
+    # What Docker calls default is a bridge, which is not what Podman has for ordinary users.
+    podmans = choices.container_engine == "podman" and choices.network == "default"
+    return "private" if podmans else choices.network
+
+
+def _source(choices: DockerProviderConfig, path: Path) -> str:
+    """Return the folder to mount, as long as its name can be told to the engine."""
+    if choices.container_engine == "podman" and "," in str(path):
+        raise ProviderError(
+            f"podman cannot mount {path}: its name has a comma; choose other folders with"
+            " AGENTIX_CACHE_DIR and XDG_RUNTIME_DIR"
+        )
+    return str(path)
 
 
 def _without_the_engines(kind: Kind, config: SandboxConfig, image: Image) -> list[str]:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger("agentix.provider.docker")
 _PROC = Path("/proc")
+_said: set[str] = set()  # once a process is enough
 # Podman asks for as many as root may have, whether or not this root may give them.
 _INHERITED = {
     "nofile": ("Max open files", own.RLIMIT_NOFILE),
@@ -76,7 +77,9 @@ def require(
             " docker, or leave gpu out"
         )
     if choices.pids_limit is not None and not ability.pids:
-        _log.warning("%s cannot limit processes here: %s", kind, ability.why_not)
+        if kind not in _said:
+            _said.add(kind)
+            _log.warning("%s does not limit processes here: %s", kind, ability.why_not)
         return choices.model_copy(update={"pids_limit": None})
     return choices
 
