@@ -113,7 +113,7 @@ async def _look(provider: SandboxProvider, folder: RuntimeFolder) -> ListedSandb
     return ListedSandbox(
         folder.sandbox_id,
         folder.provider,
-        image=record.image,
+        image=record.image or None,
         status=await _status(provider, folder.sandbox_id),
         created=record.created,
         owner=record.owner,
