@@ -54,12 +54,13 @@ environment() {
     printf '%s\n' "$wanted" >"$stamp"
 }
 
-# What only tests need: the root of another Debian, and Docker. A machine that forbids one of them
+# What only tests need: the root of another Debian, images of registries, and Docker. A machine that forbids one of them
 # skips the tests that need it, visibly.
 tests() {
     # Only root can make another Debian's root.
     [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || (install debootstrap) ||
         say "debootstrap: cannot be installed; its test is skipped"
+    command -v skopeo >/dev/null || (install skopeo) || say "skopeo: cannot be installed; its tests are skipped"
     docker_engine
 }
 
