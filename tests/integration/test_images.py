@@ -228,6 +228,8 @@ def test_a_program_of_the_image_sees_exactly_the_images_environment(seen: Seen) 
         return
     actual = parse(seen.program("environment"))
     expected = own_environment(seen.image) | ADDED
+    if seen.sandbox_id.startswith("apptainer") and os.getuid():
+        expected["HOME"] = actual["HOME"]  # the caller's, not the image's user's
     path, own_path = actual.pop("PATH"), expected.pop("PATH")
     assert actual == expected
     assert path.startswith(f"{own_path}:/nix/")

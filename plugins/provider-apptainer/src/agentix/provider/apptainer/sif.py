@@ -1,0 +1,96 @@
+"""What a SIF file says of itself, read without trusting it.
+
+A header, a table of descriptors, and the objects that they describe: the file system, and beside it
+the definition that it was built from and the configuration that its OCI image had.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+from pydantic import ValidationError
+
+from agentix.errors import ImageError
+from agentix.provider.kit import RunConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+_MAGIC = b"SIF_MAGIC\0"
+_AT = 32  # behind the line that runs it
+_HEADER = struct.Struct("<32x10s3x2sx16x16x8xqq")  # magic, architecture; descriptors and where
+_DESCRIPTOR = struct.Struct("<i?III qqq 32x 128s384x".replace(" ", ""))
+_DEFINITION, _JSON = 0x4001, 0x4006
+_MOST_DESCRIPTORS = 4096
+_MOST_BYTES = 8 << 20
+_ARCHITECTURES = {
+    b"01": "386",
+    b"02": "amd64",
+    b"03": "arm",
+    b"04": "arm64",
+    b"05": "ppc64",
+    b"06": "ppc64le",
+    b"11": "s390x",
+    b"12": "riscv64",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SifInfo:
+    """*run* is the OCI image's configuration, if it is made from one.
+
+    ``customised`` says that a definition changed the image afterwards: what its programs get is
+    what its own scripts say.
+    """
+
+    platform: str | None
+    run: RunConfig | None
+    customised: bool
+
+
+def is_sif(path: Path) -> bool:
+    """Tell whether the file at *path* begins as a SIF does."""
+    with path.open("rb") as file:
+        return file.read(_AT + len(_MAGIC))[_AT:] == _MAGIC
+
+
+def read_sif(path: Path) -> SifInfo:
+    """Read what the SIF file at *path* says of itself; ImageError when it is damaged."""
+    run, customised = None, False
+    try:
+        with path.open("rb") as file:
+            magic, architecture, total, offset = _HEADER.unpack(file.read(_HEADER.size))
+            if magic != _MAGIC:
+                raise ImageError(f"image {path} is no SIF file")
+            for kind, name, content in _objects(file, total, offset):
+                if kind == _DEFINITION:
+                    lines = content.decode(errors="replace").splitlines()
+                    customised = any(line.lstrip().startswith("%") for line in lines)
+                elif name == b"oci-config.json":
+                    run = RunConfig.model_validate_json(content)
+    except (struct.error, ValidationError, EOFError) as error:
+        raise ImageError(f"image {path} is a damaged SIF file; build or pull it again") from error
+    found = _ARCHITECTURES.get(architecture)
+    return SifInfo(f"linux/{found}" if found else None, run, customised)
+
+
+def _objects(file: IO[bytes], total: int, offset: int) -> Iterator[tuple[int, bytes, bytes]]:
+    """Yield kind, name and content of the objects that say something about the image."""
+    for number in range(max(0, min(total, _MOST_DESCRIPTORS))):
+        entry = _read(file, offset + number * _DESCRIPTOR.size, _DESCRIPTOR.size)
+        kind, used, _, _, _, where, size, _, name = _DESCRIPTOR.unpack(entry)
+        if used and kind in (_DEFINITION, _JSON):
+            yield kind, name.partition(b"\0")[0], _read(file, where, size)
+
+
+def _read(file: IO[bytes], where: int, size: int) -> bytes:
+    if where < 0 or not 0 <= size <= _MOST_BYTES:
+        raise EOFError
+    file.seek(where)
+    content = file.read(size)
+    if len(content) != size:
+        raise EOFError
+    return content
