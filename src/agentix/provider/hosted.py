@@ -172,9 +172,9 @@ class HostedProcess:
         reading = self._until_it_ends(output)
         deadline = time.monotonic() + _LINGER
         process.wait()
+        process.stdin.close()  # for whoever outlives it
         while reading and (left := deadline - time.monotonic()) > 0:
             reading = self._read(output, left)
-        process.stdin.close()
         if not reading:
             process.stdout.close()
         self._finish()
