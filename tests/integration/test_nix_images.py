@@ -9,8 +9,8 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-import docker
 import pytest
+from engines import ENGINES, docker_engine, podman_engine
 from images.archives import write_oci_layout
 from images.engine import loaded
 from images.nixbuilt import NixBuilt
@@ -60,12 +60,7 @@ def images(
     }
 
 
-@pytest.fixture(
-    params=[
-        pytest.param("bubblewrap", marks=pytest.mark.bubblewrap),
-        pytest.param("docker", marks=pytest.mark.docker),
-    ]
-)
+@pytest.fixture(params=[pytest.param("bubblewrap", marks=pytest.mark.bubblewrap), *ENGINES])
 def opened(
     request: pytest.FixtureRequest, images: dict[str, TaskImage], tmp_path: Path
 ) -> Iterator[Callable[[str], tuple[str, str]]]:
@@ -76,9 +71,9 @@ def opened(
             if request.param == "bubblewrap":
                 archive = write_oci_layout(images[name], tmp_path / "image.tar", tag="nix:1")
                 return request.param, str(archive)
-            client = docker.from_env()
-            cleanup.callback(client.close)
-            return request.param, cleanup.enter_context(loaded(client, images[name]))
+            running = docker_engine if request.param == "docker" else podman_engine
+            engine = cleanup.enter_context(running())
+            return request.param, cleanup.enter_context(loaded(engine.client, images[name]))
 
         yield as_image
 

@@ -14,7 +14,7 @@ from agentix.provider.docker import limits
 from agentix.provider.kit import MOUNT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from agentix.provider.base import SandboxConfig, SandboxResource
@@ -55,15 +55,18 @@ def settings(
 def host_settings(
     choices: DockerProviderConfig,
     resource: SandboxResource | None,
-    nix: Path,
+    mounts: Sequence[Mount],
     folder: RuntimeFolder,
 ) -> dict[str, Any]:
-    """Return what the container gets of the machine: two folders, and no privilege to spare."""
+    """Return what the container gets of the machine: some folders, and no privilege to spare.
+
+    *mounts* are those of the bundle, as :mod:`.stores` makes them.
+    """
     return {
         # Mounts, not binds: those are written a:b:ro, and paths may have colons.
         "mounts": [
-            Mount("/nix", _source(choices, nix), type="bind", read_only=True),
-            Mount(MOUNT, _source(choices, folder.mount), type="bind"),
+            *mounts,
+            Mount(MOUNT, source(choices, folder.mount), type="bind"),
         ],
         "network_mode": _network(choices),
         "cap_drop": ["ALL"],
@@ -84,7 +87,7 @@ def _network(choices: DockerProviderConfig) -> str:
     return "private" if podmans else choices.network
 
 
-def _source(choices: DockerProviderConfig, path: Path) -> str:
+def source(choices: DockerProviderConfig, path: Path) -> str:
     """Return the folder to mount, as long as its name can be told to the engine."""
     if choices.container_engine == "podman" and "," in str(path):
         raise ProviderError(

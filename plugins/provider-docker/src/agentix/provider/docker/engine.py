@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from agentix.provider.docker.address import Address
 
 TIMEOUT = 60
+_FOLDER, _LINK = 1 << 31, 1 << 27  # of Go's file modes, which engines speak in
 
 
 class Engine:
@@ -109,17 +110,18 @@ class Engine:
                 return None
             raise
 
-    def link_target(self, name: str, path: str) -> str:
-        """Return where the link *path* in the container leads; empty when it is none."""
+    def kind(self, name: str, path: str) -> str | None:
+        """Return what *path* in the container is: "folder", "link" or "file"; None when nothing."""
         try:
             with self._explained(f"look into container {name}"):
                 content, found = self._api.get_archive(name, path)
         except RefusedError as error:
             if error.status == 404:
-                return ""
+                return None
             raise
         content.close()
-        return str(found["linkTarget"])
+        mode = int(found["mode"])
+        return "folder" if mode & _FOLDER else "link" if mode & _LINK else "file"
 
     def output(self, name: str, lines: int = 40) -> bytes:
         """Return the last *lines* that the container's processes printed."""

@@ -32,26 +32,6 @@ def require_platforms(
         )
 
 
-def in_nix(found: Image) -> str | None:
-    """Return what of the image's own programs is in /nix, as far as its configuration says."""
-    path = next((each for each in found.environment if each.startswith("PATH=")), "PATH=")
-    words = [*path.removeprefix("PATH=").split(":"), *found.command]
-    return next((word for word in words if is_in_nix(word)), None)
-
-
-def is_in_nix(path: str) -> bool:
-    """Whether *path* is in the Nix store, or in a folder that always leads there."""
-    return path.startswith(("/nix/", "/root/.nix-profile", "/run/current-system/"))
-
-
-def hidden(image: str, program: str) -> ImageError:
-    """Return the error for an image whose *program* would disappear below the bundle."""
-    return ImageError(
-        f"image {image!r} was built by Nix: its own programs live in /nix ({program}), where the"
-        " bundle is mounted, and merging the two is not supported in this version"
-    )
-
-
 def cannot_be_pulled(kind: Kind, reference: str) -> ImageError | None:
     """Return the error for a *reference* that no registry could know; None when one could."""
     why = None

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import re
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from agentix.errors import ImageError, ProviderError, SandboxNotFound
 from agentix.progress import SILENT
 from agentix.provider.base import Sandbox, SandboxId, SandboxInfo, SandboxProvider
-from agentix.provider.docker import container, images, limits
+from agentix.provider.docker import container, images, limits, stores
 from agentix.provider.docker.address import Address, locate
 from agentix.provider.docker.config import DockerProviderConfig
 from agentix.provider.docker.engine import TIMEOUT, Engine
@@ -47,7 +48,6 @@ class DockerProvider(SandboxProvider):
         self._choices = config or DockerProviderConfig()
         self._kind = self._choices.container_engine  # also what sandbox ids begin with
         self._progress = progress
-        self._looked_into: set[str] = set()  # ids of images with programs outside /nix
         self._abilities: dict[Address, Ability] = {}
         self._low: set[Address] = set()  # engines that cannot give the limits they would
 
@@ -134,8 +134,6 @@ class DockerProvider(SandboxProvider):
             found=found,
             engine=(await self._ability(engine)).platform,
         )
-        if program := images.in_nix(found):
-            raise images.hidden(config.image, program)
         return found
 
     async def _ability(self, engine: Engine) -> Ability:
@@ -180,13 +178,17 @@ class DockerProvider(SandboxProvider):
     ) -> Sandbox:
         name = container.name(folder.sandbox_id)
         settings = container.settings(self._kind, config, image, folder)
-        host = container.host_settings(choices, config.resource, bundle.nix, folder)
+        merged = stores.known(image)
+        if merged is None:
+            bare = container.host_settings(choices, None, (), folder)
+            await self._create(engine, name, settings, bare)
+            kind = await finished(engine.kind, name, stores.NIX)
+            await finished(engine.remove, name)
+            merged = stores.learn(image, config.image, kind)
+        source = partial(container.source, choices)
+        mounts = stores.mounts(bundle, config.image, source, merged=merged)
+        host = container.host_settings(choices, config.resource, mounts, folder)
         await self._create(engine, name, settings, host)
-        if image.id not in self._looked_into:
-            shell = await finished(engine.link_target, name, "/bin/sh")
-            if images.is_in_nix(shell):
-                raise images.hidden(config.image, f"/bin/sh leads to {shell}")
-            self._looked_into.add(image.id)
         try:
             await self._run(engine, name, settings, host)
         except RefusedError as error:
