@@ -49,6 +49,11 @@ class EngineUnderTest:
         """Whether it runs as an ordinary user."""
         return bool(self.client.info().get("Rootless"))
 
+    @property
+    def limits(self) -> bool:
+        """Whether it can limit anything: an ordinary user may not on cgroup v1."""
+        return not (self.rootless and self.client.info()["CgroupVersion"] == "1")
+
     def provider(self, *, progress: Progress | None = None, **choices: object) -> DockerProvider:
         """Return a provider on this engine."""
         config = DockerProviderConfig.model_validate({"container_engine": self.kind, **choices})

@@ -31,7 +31,8 @@ _INHERITED = {
 
 def of(resource: SandboxResource | None, choices: DockerProviderConfig) -> dict[str, Any]:
     """Return what the engine is told."""
-    limits: dict[str, Any] = {"pids_limit": choices.pids_limit}
+    # Podman takes a limit that is left out for one of its own.
+    limits: dict[str, Any] = {"pids_limit": choices.pids_limit or -1}
     if resource is None:
         return limits
     if resource.cpu is not None:
