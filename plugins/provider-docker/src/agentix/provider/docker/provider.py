@@ -180,7 +180,8 @@ class DockerProvider(SandboxProvider):
         settings = container.settings(self._kind, config, image, folder)
         merged = stores.known(image)
         if merged is None:
-            bare = container.host_settings(choices, None, (), folder)
+            # Without any mount: to look, the engine makes the places where they would be.
+            bare = container.host_settings(choices, None, (), folder) | {"mounts": []}
             await self._create(engine, name, settings, bare)
             kind = await finished(engine.kind, name, stores.NIX)
             await finished(engine.remove, name)

@@ -69,4 +69,4 @@ def mounts(
 
 
 def _note(image: Image) -> Path:
-    return cache_root() / "images/looked-into" / image.id.removeprefix("sha256:")
+    return cache_root() / "images/nix" / image.id.removeprefix("sha256:")
