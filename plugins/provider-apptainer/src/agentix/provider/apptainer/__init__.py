@@ -3,8 +3,9 @@
 ``image`` is a SIF file, the folder of a root file system, an archive by ``docker save`` or
 ``skopeo``, or what a registry calls it (``debian:12``, ``docker://registry:5000/x@sha256:…``),
 which skopeo fetches. Archives and what was fetched are unpacked once into the cache; a SIF file is
-mounted as it is, by FUSE, and unpacked once where there is none. Where there is no skopeo,
-``apptainer pull task.sif docker://…`` makes a SIF file.
+mounted as it is, by FUSE. Where there is no skopeo, ``apptainer pull task.sif docker://…`` makes a
+SIF file; where there is no FUSE, ``apptainer build --sandbox FOLDER task.sif`` makes a folder of
+it.
 
 What is run is the bundle's runtime: entrypoint, command and ``%runscript`` of the image are not.
 Its file system stays as it is: what a task writes goes to memory and is gone with the sandbox.

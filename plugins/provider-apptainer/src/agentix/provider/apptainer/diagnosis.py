@@ -37,7 +37,10 @@ def explain(output: str) -> str | None:
             f"allow it{_setting()}, {_INSTEAD}"
         )
     if "image driver" in lower or "fuse" in lower:
-        return f"this machine cannot mount the image ({said}); give an unpacked one, {_INSTEAD}"
+        return (
+            f"this machine cannot mount the image ({said}); unpack it once (apptainer build "
+            f"--sandbox FOLDER IMAGE) and give the folder, {_INSTEAD}"
+        )
     if "cgroup" in lower:
         return f"it cannot limit what a sandbox uses here ({said}); leave out resource, {_INSTEAD}"
     return f"apptainer failed: {said}"

@@ -12,12 +12,10 @@ from agentix.provider.apptainer.sif import is_sif, read_sif
 from agentix.provider.kit import RunConfig, platform_of, resolve
 
 if TYPE_CHECKING:
-    from agentix.provider.apptainer.unpacking import Unpacker
     from agentix.provider.kit import ImageStore
 
 # What every sandbox has of its own, and Apptainer mounts only where the image has a place for it.
 OWN = ("dev", "proc", "sys")
-_FUSE = "/dev/fuse"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class Opened:
         return self.path if self.path.is_dir() else None
 
 
-def open_image(ref: str, store: ImageStore, unpacker: Unpacker) -> Opened:
+def open_image(ref: str, store: ImageStore) -> Opened:
     """Return the image called *ref*. Blocks, for as long as fetching and unpacking takes.
 
     Raises ImageError when there is none, or it cannot be used.
@@ -51,7 +49,7 @@ def open_image(ref: str, store: ImageStore, unpacker: Unpacker) -> Opened:
     except OSError as error:
         raise ImageError(f"cannot read image {ref}: {error.strerror or error}") from error
     if sif:
-        return _checked(_of_sif(ref, path, unpacker))
+        return _checked(_of_sif(ref, path))
     image = store.open(ref)
     if image.host:
         raise ImageError(
@@ -62,11 +60,10 @@ def open_image(ref: str, store: ImageStore, unpacker: Unpacker) -> Opened:
     return _checked(Opened(ref, image.root, image.run, platform, scripted))
 
 
-def _of_sif(ref: str, path: Path, unpacker: Unpacker) -> Opened:
+def _of_sif(ref: str, path: Path) -> Opened:
     info = read_sif(path)
     scripted = info.run is None or info.customised
-    root = path if os.access(_FUSE, os.R_OK | os.W_OK) else unpacker.unpack(path)
-    return Opened(ref, root, info.run or RunConfig(), info.platform, scripted)
+    return Opened(ref, path, info.run or RunConfig(), info.platform, scripted)
 
 
 def _checked(image: Opened) -> Opened:

@@ -18,7 +18,6 @@ from agentix.provider.apptainer.launching import NAME, script_for, shell_of
 from agentix.provider.apptainer.limits import check_limits, limits_of
 from agentix.provider.apptainer.options import options_for, user_of
 from agentix.provider.apptainer.program import environment, find_program
-from agentix.provider.apptainer.unpacking import Unpacker
 from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxInfo, SandboxProvider
 from agentix.provider.kit import (
     MOUNT,
@@ -171,7 +170,7 @@ class ApptainerProvider(SandboxProvider):
             insecure=self.config.insecure_registries,
             stop=stop,
         )
-        image = open_image(config.image, store, Unpacker(program, self.config.cache, stop))
+        image = open_image(config.image, store)
         if image.platform not in (None, machine):
             raise ImageError(
                 f"image {image.label} is for {image.platform}, but the bundle and this machine are "

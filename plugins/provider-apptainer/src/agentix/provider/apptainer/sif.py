@@ -6,6 +6,7 @@ the definition that it was built from and the configuration that its OCI image h
 
 from __future__ import annotations
 
+import os
 import struct
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
@@ -16,7 +17,6 @@ from agentix.errors import ImageError
 from agentix.provider.kit import RunConfig
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 _MAGIC = b"SIF_MAGIC\0"
@@ -24,8 +24,8 @@ _AT = 32  # behind the line that runs it
 _HEADER = struct.Struct("<32x10s3x2sx16x16x8xqq")  # magic, architecture; descriptors and where
 _DESCRIPTOR = struct.Struct("<i?III qqq 32x 128s384x".replace(" ", ""))
 _DEFINITION, _JSON = 0x4001, 0x4006
-_MOST_DESCRIPTORS = 4096
-_MOST_BYTES = 8 << 20
+_MOST_DESCRIPTORS = 512
+_MOST_BYTES = 1 << 20
 _ARCHITECTURES = {
     b"01": "386",
     b"02": "amd64",
@@ -65,32 +65,25 @@ def read_sif(path: Path) -> SifInfo:
             magic, architecture, total, offset = _HEADER.unpack(file.read(_HEADER.size))
             if magic != _MAGIC:
                 raise ImageError(f"image {path} is no SIF file")
-            for kind, name, content in _objects(file, total, offset):
+            end = os.fstat(file.fileno()).st_size
+            for number in range(max(0, min(total, _MOST_DESCRIPTORS))):
+                entry = _read(file, offset + number * _DESCRIPTOR.size, _DESCRIPTOR.size, end)
+                kind, used, _, _, _, where, size, _, name = _DESCRIPTOR.unpack(entry)
+                if not used:
+                    continue
                 if kind == _DEFINITION:
-                    lines = content.decode(errors="replace").splitlines()
+                    lines = _read(file, where, size, end).decode(errors="replace").splitlines()
                     customised = any(line.lstrip().startswith("%") for line in lines)
-                elif name == b"oci-config.json":
-                    run = RunConfig.model_validate_json(content)
+                elif kind == _JSON and name.partition(b"\0")[0] == b"oci-config.json":
+                    run = RunConfig.model_validate_json(_read(file, where, size, end))
     except (struct.error, ValidationError, EOFError) as error:
         raise ImageError(f"image {path} is a damaged SIF file; build or pull it again") from error
     found = _ARCHITECTURES.get(architecture)
     return SifInfo(f"linux/{found}" if found else None, run, customised)
 
 
-def _objects(file: IO[bytes], total: int, offset: int) -> Iterator[tuple[int, bytes, bytes]]:
-    """Yield kind, name and content of the objects that say something about the image."""
-    for number in range(max(0, min(total, _MOST_DESCRIPTORS))):
-        entry = _read(file, offset + number * _DESCRIPTOR.size, _DESCRIPTOR.size)
-        kind, used, _, _, _, where, size, _, name = _DESCRIPTOR.unpack(entry)
-        if used and kind in (_DEFINITION, _JSON):
-            yield kind, name.partition(b"\0")[0], _read(file, where, size)
-
-
-def _read(file: IO[bytes], where: int, size: int) -> bytes:
-    if where < 0 or not 0 <= size <= _MOST_BYTES:
+def _read(file: IO[bytes], where: int, size: int, end: int) -> bytes:
+    if where < 0 or not 0 <= size <= _MOST_BYTES or where + size > end:
         raise EOFError
     file.seek(where)
-    content = file.read(size)
-    if len(content) != size:
-        raise EOFError
-    return content
+    return file.read(size)
