@@ -74,6 +74,6 @@ class TestApptainerWithSif(Environment, Isolation, Cancellation):
         folder = tmp_path_factory.mktemp("sif")
         archive = write_docker_archive(task, folder / "task.tar", tag="conformance:1")
         sif = folder / "task.sif"
-        command = [program, "build", sif, f"docker-archive:{archive}"]
+        command = [str(program), "build", str(sif), f"docker-archive:{archive}"]
         subprocess.run(command, check=True, capture_output=True, timeout=120)
         return subject_of(task, sif, program, bundle, folder)

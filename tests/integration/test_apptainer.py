@@ -67,7 +67,7 @@ def files(busybox: TaskImage, program: Path, tmp_path_factory: pytest.TempPathFa
     archive = write_docker_archive(busybox, folder / "task.tar", tag="task:1")
     (folder / "task.def").write_text(DEFINITION.format(archive=archive))
     for name, source in (("task.sif", f"docker-archive:{archive}"), ("defined.sif", "task.def")):
-        command = [program, "build", name, source]
+        command = [str(program), "build", name, source]
         subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
     return folder
 

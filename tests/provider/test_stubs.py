@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
 SECRET = "e2b_0123456789-the-secret"
-STUBS = {"daytona": DaytonaProvider, "e2b": E2bProvider}
-CONFIGS = {"daytona": DaytonaProviderConfig, "e2b": E2bProviderConfig}
+STUBS: dict[str, type[DaytonaProvider] | type[E2bProvider]] = {
+    "daytona": DaytonaProvider,
+    "e2b": E2bProvider,
+}
+CONFIGS: dict[str, type[DaytonaProviderConfig] | type[E2bProviderConfig]] = {
+    "daytona": DaytonaProviderConfig,
+    "e2b": E2bProviderConfig,
+}
 VARIABLES = ("API_KEY", "API_URL", "TARGET", "DOMAIN")
 
 
