@@ -121,13 +121,13 @@ class Pool:
         """Close all connections for good."""
         self.closed = True
         self.cut()
-        if self._links:
-            await asyncio.sleep(0)  # transports close in the loop's next turn
         if self._watch is not None:
             self._watch.cancel()
         if self._socket is not None:
             self._socket.close()
             self._socket = None
+        if self._links:  # last, since this may be cancelled
+            await asyncio.sleep(0)  # transports close in the loop's next turn
 
     async def _connect(self) -> _Link:
         loop = asyncio.get_running_loop()
