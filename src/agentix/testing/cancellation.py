@@ -37,10 +37,11 @@ class Cancellation(Group):
     async def test_a_timeout_around_create_is_a_timeout(self, case: Case) -> None:
         for seconds in (0.001, 0.05):
             try:
-                async with asyncio.timeout(seconds):
+                async with asyncio.timeout(seconds) as bound:
                     sandbox = await case.provider().create(case.config())
             except TimeoutError:
                 continue
+            assert not bound.expired(), "it swallows the cancellation"
             await sandbox.aclose()
             await case.provider().delete(sandbox.sandbox_id)
 

@@ -72,7 +72,7 @@ class Case:
 
         before = count()
         value = asyncio.run(bounded())
-        left = self.place.left(before, count)
+        left = self.place.left(before, count, self.subject.settles)
         assert not left, "it leaves something behind:\n" + "\n".join(left)
         return value
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 import time
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from agentix.testing.subject import Subject
 
 MARK = "AGENTIX_CONFORMANCE"
-_SETTLES = 15.0  # seconds; what ends by itself has done so by then
 _PAUSE = 0.01
 
 
@@ -57,10 +57,14 @@ class Place:
             found |= set(_descriptors())
         return frozenset(found)
 
-    def left(self, before: frozenset[str], count: Callable[[], frozenset[str]]) -> list[str]:
-        """Return what *count* finds beyond *before*, once that no longer changes for the better."""
-        end = time.monotonic() + _SETTLES
+    @staticmethod
+    def left(
+        before: frozenset[str], count: Callable[[], frozenset[str]], within: float
+    ) -> list[str]:
+        """Return what *count* finds beyond *before*, *within* seconds in which it may go."""
+        end = time.monotonic() + within
         while (left := count() - before) and time.monotonic() < end:
+            gc.collect()  # what an error's traceback holds on to
             time.sleep(_PAUSE)
         return sorted(left)
 

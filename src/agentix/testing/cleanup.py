@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from agentix.errors import RemoteCallError
@@ -10,6 +11,8 @@ from agentix.testing.case import scenario
 from agentix.testing.group import Group
 
 if TYPE_CHECKING:
+    import pytest
+
     from agentix.testing.case import Case
 
 
@@ -35,11 +38,17 @@ class Cleanup(Group):
 
     @scenario
     async def test_whatever_lies_in_the_sockets_folder_is_removed(self, case: Case) -> None:
+        folder = case.subject.socket_folder
+        case.require(folder, "socket_folder")
+        assert folder is not None
         async with case.provider().session(case.config()) as sandbox:
-            await sandbox.remote(probes.litter, "/nix/run", 60)
+            await sandbox.remote(probes.litter, folder, 60)
 
     @scenario
-    async def test_output_without_end_is_no_ones_burden(self, case: Case) -> None:
+    async def test_output_without_end_is_no_ones_burden(
+        self, case: Case, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        caplog.set_level(logging.CRITICAL, "agentix.sandbox")  # not a burden of this test either
         async with case.provider().session(case.config()) as sandbox:
             assert await sandbox.remote(probes.chatter, 5_000) == 5_000
             assert await sandbox.remote(probes.echo, 1) == 1

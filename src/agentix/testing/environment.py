@@ -75,7 +75,7 @@ class Environment(Group):
         async with case.provider().session(case.config()) as sandbox:
             assert (await sandbox.health()).status == "ok"
             found = await sandbox.remote(probes.environment)
-        case.isolates("environment")
+        case.require(case.subject.keeps_environment, "keeps_environment")
         image = case.subject.environment or {}
         leaked = {
             name: found[name]

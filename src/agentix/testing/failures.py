@@ -47,7 +47,7 @@ class Failures(Group):
         assert ours in said
 
     @scenario
-    async def test_a_platform_that_the_bundle_is_not_for_isrefused(self, case: Case) -> None:
+    async def test_a_platform_that_the_bundle_is_not_for_is_refused(self, case: Case) -> None:
         ours = platforms.current().name
         other = next(name for name in platforms.PLATFORMS if name != ours)
         kinds = (BundleError, ImageError, ProviderError)

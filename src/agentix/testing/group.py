@@ -31,8 +31,9 @@ class Group:
 
     @pytest.fixture(scope="class")
     @classmethod
-    def place(cls) -> Iterator[Place]:
+    def place(cls, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         """Give temporary files and sockets a folder of their own, so that they can be counted."""
+        tmp_path_factory.getbasetemp()  # which pytest makes when it is needed first: not in there
         # The path of a socket holds 107 bytes, so not in pytest's folder.
         folder = Path(tempfile.mkdtemp(prefix="ax"))
         folder.chmod(0o711)  # a sandbox's user may be any

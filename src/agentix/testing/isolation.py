@@ -96,14 +96,22 @@ class Isolation(Group):
         mounted = inside.call(probes.mounts)
         root = str(case.place.folder)
         ours = {place for place, source in mounted.items() if source.startswith(root)}
-        assert ours <= {"/nix/run"}
-        marker = f"/agentix-{secrets.token_hex(8)}"
-        places = [str(Path(place) / marker[1:]) for place in ("/", "/etc", "/usr", "/tmp", "/home")]
-        inside.call(probes.writable, places)
-        assert not [place for place in places if Path(place).exists()]
+        assert ours <= {case.subject.socket_folder}
+        name = f"agentix-{secrets.token_hex(8)}"
+        places = [Path(folder, name) for folder in ("/", "/etc", "/home", "/tmp", "/usr", "/var")]
+        inside.call(probes.create, [str(place) for place in places])
+        reached = [place for place in places if place.exists()]
+        for place in reached:
+            place.unlink()
+        assert reached == []
 
-    def test_the_sockets_folder_shows_nothing_but_the_socket(self, inside: Inside) -> None:
-        assert inside.call(probes.entries, "/nix/run") == ["s"]
+    def test_the_sockets_folder_shows_nothing_but_the_socket(
+        self, case: Case, inside: Inside
+    ) -> None:
+        folder = case.subject.socket_folder
+        case.require(folder, "socket_folder")
+        assert folder is not None
+        assert inside.call(probes.entries, folder) == ["s"]
 
     def test_the_bundle_cannot_be_changed(self, case: Case, inside: Inside) -> None:
         case.isolates("bundle")
@@ -128,13 +136,15 @@ class Isolation(Group):
     def test_processes_of_the_host_are_out_of_sight(self, case: Case, inside: Inside) -> None:
         case.isolates("processes")
         marker = f"agentix-{secrets.token_hex(8)}"
+        code = "print(flush=True); input()"
         with subprocess.Popen(
-            [sys.executable, "-c", "input()", marker], stdin=subprocess.PIPE
+            [sys.executable, "-c", code, marker], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         ) as process:
-            seen = inside.call(probes.commands)
             assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdout.readline()  # now it is called what it is called
+            seen = inside.call(probes.commands)
             process.stdin.close()
-            process.wait()
         assert not [command for command in seen if marker in command]
         assert any("agentix_runtime" in command for command in seen)
 

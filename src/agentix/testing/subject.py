@@ -17,7 +17,6 @@ Isolated = Literal[
     "bundle",
     "capabilities",
     "devices",
-    "environment",
     "files",
     "ipc",
     "kernel settings",
@@ -55,7 +54,9 @@ class Subject:
     """A program of the image that prints its environment, as ``env`` does."""
 
     isolates: frozenset[Isolated] = EVERYTHING
-    """What a task can neither see nor change of the host."""
+    """What a task can neither see nor change of the host; when nothing, the provider says so."""
+    keeps_environment: bool = True
+    """Whether the variables of the host program stay out of the sandbox."""
     limits: frozenset[Limit] = frozenset()
     """Which parts of ``SandboxResource`` are enforced; any other must be refused."""
     limited_processes: Callable[[int], SandboxProvider] | None = None
@@ -65,6 +66,8 @@ class Subject:
     impatient: Callable[[float], SandboxProvider] | None = None
     """Makes a provider that waits so many seconds for a sandbox to answer."""
 
+    socket_folder: str | None = "/nix/run"
+    """Where a task finds the folder with the runtime's socket, if it has one."""
     missing_image: str | None = "127.0.0.1:9/agentix/no-such-image:1"
     """An image that cannot be had."""
     is_local: bool = True
@@ -77,6 +80,9 @@ class Subject:
     """How many sandboxes there are at once at most."""
     patience: float = 120
     """How many seconds one test may take."""
+    settles: float = 15
+    """How many seconds what ends by itself, such as a process that was killed, may still be there.
+    """
     count: Callable[[], Collection[str]] = field(default=tuple)
     """Names whatever else the provider makes and this machine does not show, such as containers."""
 
