@@ -10,9 +10,9 @@ import contextlib
 import fcntl
 import os
 import shutil
-import signal
 import socket
 import stat
+import subprocess
 import tempfile
 import threading
 import time
@@ -92,7 +92,7 @@ def _start(path: Path, idle: int) -> None:
     command = [program, *_choices(), "system", "service", f"--time={idle}", f"unix://{path}"]
     # Without a name: it lives as long as the service, and nobody has to remove it.
     with tempfile.TemporaryFile() as said:
-        ended = _spawn(command, said.fileno())
+        ended = _spawn(command, said)
         end = time.monotonic() + _START
         while not listens(path):
             if ended.is_set() or time.monotonic() > end:
@@ -107,26 +107,23 @@ def _choices() -> list[str]:
     return ["--log-level=error", *(["--runtime=runc"] if old and shutil.which("runc") else [])]
 
 
-def _spawn(command: list[str], output: int) -> threading.Event:
+def _spawn(command: list[str], output: IO[bytes]) -> threading.Event:
     """Start the service in a session of its own, and say when it has ended."""
-    pid = os.posix_spawn(
-        command[0],
+    process = subprocess.Popen(
         command,
-        _environment(),
-        file_actions=[
-            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-            (os.POSIX_SPAWN_DUP2, output, 2),
-        ],
-        setsid=True,
-        setsigmask=[],
-        setsigdef=[signal.SIGINT, signal.SIGQUIT, signal.SIGPIPE],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=output,
+        env=_environment(),
+        # Where nothing can be made: some versions write down in it that a container ran out of
+        # memory, and a folder of the user's would be kept busy.
+        cwd="/proc",
+        start_new_session=True,
     )
     ended = threading.Event()
 
     def wait() -> None:
-        with contextlib.suppress(ChildProcessError):  # somebody waits for all children
-            os.waitpid(pid, 0)
+        process.wait()
         ended.set()
 
     threading.Thread(target=wait, name="podman service", daemon=True).start()
