@@ -66,7 +66,8 @@ def runtime() -> Iterator[Path]:
 def agentix(runtime: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Agentix:
     """Run the command where only this test's sandboxes are."""
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine")
+    for name in ("DOCKER_HOST", "CONTAINER_HOST"):  # what others run there is theirs
+        monkeypatch.setenv(name, f"unix://{tmp_path}/no-engine")
 
     def run(*words: str, plugins: Path | None = None) -> subprocess.CompletedProcess[str]:
         environment = dict(os.environ)

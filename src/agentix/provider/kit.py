@@ -8,6 +8,7 @@
 * a sandbox that would outlive this process: :func:`lease_arguments` for its runtime,
   :func:`hold_lease` and :func:`release_lease`;
 * blocking work that takes long: :func:`stoppable`, :class:`Stop`, :class:`StoppedError`;
+* which there are: :func:`list_recorded`, :func:`in_order`;
 * its end: :func:`undone_on_error`, :func:`carry_out`, :func:`to_the_end`;
 * bundles: :class:`BundleCache`, :class:`CachedBundle`, :func:`deploy_locally`;
 * task images as files: :class:`ImageStore` opens them, unpacked once, as an :class:`Image` with
@@ -31,6 +32,7 @@ from agentix.provider.images.formats import RunConfig
 from agentix.provider.images.scoped import resolve
 from agentix.provider.images.store import Image, ImageStore
 from agentix.provider.lease import hold_lease, lease_arguments, release_lease
+from agentix.provider.listing import in_order, list_recorded
 from agentix.provider.output import OutputTail, account
 from agentix.provider.processes import ProcessRef, SandboxProcesses
 from agentix.provider.readiness import until_ready
@@ -61,7 +63,9 @@ __all__ = [
     "erase",
     "hold",
     "hold_lease",
+    "in_order",
     "lease_arguments",
+    "list_recorded",
     "plain",
     "platform_of",
     "private_folder",

@@ -12,7 +12,7 @@ from agentix.errors import ProviderError, SandboxNotFound
 from agentix.provider.runtime_folder import FORGOTTEN, RuntimeFolder, sweep
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from agentix.provider.base import SandboxProvider
     from agentix.provider.owner import Owner
@@ -54,17 +54,36 @@ class Pruned:
     failed: tuple[tuple[ListedSandbox, ProviderError], ...] = ()
 
 
-async def recorded(provider: SandboxProvider) -> list[ListedSandbox]:
-    """Return the sandboxes of *provider* that have a folder here, asking it which of them live.
+async def list_recorded(
+    provider: str, status: Callable[[RuntimeFolder], Awaitable[SandboxStatus]]
+) -> list[ListedSandbox]:
+    """Return the sandboxes of *provider* that have a folder here, sorted.
 
-    Those that a living process is just making are left out.
+    *status* is asked about those that were made whole. Those that a living process is just making
+    are left out.
     """
     found = []
-    for folder in await asyncio.to_thread(RuntimeFolder.all, provider.name):
-        listed = await _look(provider, folder)
+    for folder in await asyncio.to_thread(RuntimeFolder.all, provider):
+        listed = await _look(folder, status)
         if listed is not None:
             found.append(listed)
     return in_order(found)
+
+
+async def recorded(provider: SandboxProvider) -> list[ListedSandbox]:
+    """Return those of *provider*; one of which it gives a handle runs."""
+
+    async def status(folder: RuntimeFolder) -> SandboxStatus:
+        try:
+            sandbox = await provider.get(folder.sandbox_id)
+        except SandboxNotFound:
+            return "exited"
+        except ProviderError:
+            return "running"  # for all that is known here
+        await sandbox.aclose()
+        return "running"
+
+    return await list_recorded(provider.name, status)
 
 
 def in_order(found: Iterable[ListedSandbox]) -> list[ListedSandbox]:
@@ -91,7 +110,9 @@ async def prune(provider: SandboxProvider, *, running: bool, dry_run: bool) -> P
     return Pruned(tuple(removed), tuple(failed))
 
 
-async def _look(provider: SandboxProvider, folder: RuntimeFolder) -> ListedSandbox | None:
+async def _look(
+    folder: RuntimeFolder, status: Callable[[RuntimeFolder], Awaitable[SandboxStatus]]
+) -> ListedSandbox | None:
     record = folder.read_record()
     if record is None:
         listens = folder.listens()
@@ -114,22 +135,11 @@ async def _look(provider: SandboxProvider, folder: RuntimeFolder) -> ListedSandb
         folder.sandbox_id,
         folder.provider,
         image=record.image or None,
-        status=await _status(provider, folder.sandbox_id),
+        status="exited" if record.facts is None else await status(folder),
         created=record.created,
         owner=record.owner,
         abandoned=abandoned,
     )
-
-
-async def _status(provider: SandboxProvider, sandbox_id: SandboxId) -> SandboxStatus:
-    try:
-        sandbox = await provider.get(sandbox_id)
-    except SandboxNotFound:
-        return "exited"
-    except ProviderError:
-        return "running"  # for all that is known here
-    await sandbox.aclose()
-    return "running"
 
 
 def _remove_folder(listed: ListedSandbox) -> None:

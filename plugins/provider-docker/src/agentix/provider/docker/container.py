@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from docker.types import LogConfig, Mount
 
 from agentix.errors import ProviderError
+from agentix.provider.base import Owner
 from agentix.provider.docker import limits
 from agentix.provider.kit import MOUNT
 
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from agentix.provider.kit import RuntimeFolder
 
 SANDBOX = "agentix.sandbox"
+IMAGE = "agentix.image"
+PROCESS = "agentix.process"
+STARTED = "agentix.started"
 # What Podman adds to an image's environment; the proxies are those of whoever started it.
 _PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "no_proxy")
 OF_PODMAN = ("TERM", "container", *_PROXIES, *(name.upper() for name in _PROXIES))
@@ -45,7 +49,7 @@ def settings(
         "entrypoint": [program],
         "command": [*arguments, *_without_the_engines(kind, config, image)],
         "environment": dict(config.env or {}),
-        "labels": _labels(folder.sandbox_id),
+        "labels": _labels(folder.sandbox_id, config.image),
         # A health check of the image would run a program of ours' making every few seconds.
         "healthcheck": {"test": ["NONE"]},
         "detach": True,
@@ -105,9 +109,11 @@ def _without_the_engines(kind: Kind, config: SandboxConfig, image: Image) -> lis
     return [word for name in OF_PODMAN if name not in meant for word in ("--unset", name)]
 
 
-def _labels(sandbox_id: str) -> Mapping[str, str]:
+def _labels(sandbox_id: str, image: str) -> Mapping[str, str]:
     return {
         SANDBOX: sandbox_id,
+        IMAGE: image,
+        PROCESS: Owner.current().text(),
         "agentix.owner": f"{os.getuid()}@{socket.gethostname()}",
-        "agentix.started": datetime.now(UTC).isoformat(timespec="seconds"),
+        STARTED: datetime.now(UTC).isoformat(timespec="seconds"),
     }

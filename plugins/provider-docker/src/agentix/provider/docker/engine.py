@@ -110,6 +110,12 @@ class Engine:
                 return None
             raise
 
+    def labelled(self, label: str) -> list[dict[str, Any]]:
+        """Return what the engine lists of containers with this *label*, running or not."""
+        with self._explained("list containers"):
+            found: list[dict[str, Any]] = self._api.containers(all=True, filters={"label": label})
+        return found
+
     def kind(self, name: str, path: str) -> str | None:
         """Return what *path* in the container is: "folder", "link" or "file"; None when nothing."""
         try:

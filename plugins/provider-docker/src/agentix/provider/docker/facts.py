@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_ENDED = {"exited", "stopped", "dead", "removing"}
+ENDED = {"exited", "stopped", "dead", "removing"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ class State:
     @property
     def running(self) -> bool:
         """Whether its process is there, or about to be."""
-        return self.status not in _ENDED
+        return self.status not in ENDED
 
     @property
     def end(self) -> str:

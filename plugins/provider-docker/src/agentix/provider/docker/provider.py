@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agentix.errors import ImageError, ProviderError, SandboxNotFound
 from agentix.progress import SILENT
 from agentix.provider.base import Sandbox, SandboxId, SandboxInfo, SandboxProvider
-from agentix.provider.docker import container, images, limits, stores
+from agentix.provider.docker import container, images, limits, listing, stores
 from agentix.provider.docker.address import Address, locate
 from agentix.provider.docker.config import DockerProviderConfig
 from agentix.provider.docker.engine import TIMEOUT, Engine
@@ -30,11 +30,12 @@ from agentix.provider.kit import (
 )
 
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import AsyncIterator
     from pathlib import Path
 
     from agentix.progress import Progress
-    from agentix.provider.base import DeployedBundle, SandboxConfig
+    from agentix.provider.base import DeployedBundle, ListedSandbox, SandboxConfig
     from agentix.provider.docker.facts import Ability, Image
     from agentix.provider.kit import CachedBundle
 
@@ -46,7 +47,7 @@ class DockerProvider(SandboxProvider):
         self, config: DockerProviderConfig | None = None, *, progress: Progress = SILENT
     ) -> None:
         self._choices = config or DockerProviderConfig()
-        self._kind = self._choices.container_engine  # also what sandbox ids begin with
+        self.name = self._kind = self._choices.container_engine
         self._progress = progress
         self._abilities: dict[Address, Ability] = {}
         self._low: set[Address] = set()  # engines that cannot give the limits they would
@@ -62,7 +63,7 @@ class DockerProvider(SandboxProvider):
             ability = await self._ability(engine)
             choices = limits.require(self._kind, ability, config.resource, self._choices)
             image = await self._image(engine, config, bundle)
-            folder = RuntimeFolder.create(self._kind)
+            folder = RuntimeFolder.create(self._kind, config.image)
 
             async def undo() -> None:
                 try:
@@ -111,6 +112,10 @@ class DockerProvider(SandboxProvider):
         if state is None or not state.running:
             raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it, or create another")
         return _handle(folder)
+
+    async def list(self) -> builtins.list[ListedSandbox]:
+        """Return those with a record on this machine, and containers that have only labels."""
+        return await listing.sandboxes(self._kind)
 
     async def deploy_bundle(
         self, path: Path, *, name: str | None = None, platform: str | None = None
