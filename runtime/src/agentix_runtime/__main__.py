@@ -13,7 +13,7 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentix.wire.protocol import LEASE_ENDED
 from agentix_runtime.server.endpoint import EndpointError, listen_tcp, listen_unix, take_secret
@@ -35,6 +35,9 @@ def main() -> int:
     parser.add_argument("--token-file", type=Path, metavar="PATH", required=True)
     parser.add_argument(
         "--name", default="", help="what the sandbox is called, for its log file (the host's name)"
+    )
+    parser.add_argument(
+        "--logs", metavar="FOLDER", help="where that file goes, unless AGENTIX_LOG_DIR says so"
     )
     parser.add_argument(
         "--unset",
@@ -72,7 +75,8 @@ def main() -> int:
         except OSError as exc:
             return _complain(f"cannot start the worker: {exc.strerror}")
         name = options.name or socket.gethostname()
-        status = _serve(endpoint, secret, limits, worker, name, owner, options.lease)
+        settings = {"name": name, "logs": options.logs, "lease": options.lease}
+        status = _serve(endpoint, secret, limits, worker, owner, **settings)
     if status == LEASE_ENDED:
         _complain(f"nobody has held this sandbox for {options.lease:g} s, so it has ended")
     return status
@@ -108,9 +112,8 @@ def _serve(
     secret: str,
     limits: Limits,
     worker: Spawned,
-    name: str,
     owner: int | None,
-    lease: float | None,
+    **settings: Any,
 ) -> int:
     # This side speaks plain HTTP on a private socket, and asyncio would load TLS for nothing.
     sys.modules["ssl"] = None  # type: ignore[assignment]
@@ -118,7 +121,7 @@ def _serve(
 
     from agentix_runtime.server.life import serve
 
-    return asyncio.run(serve(endpoint, secret, limits, worker, owner, name=name, lease=lease))
+    return asyncio.run(serve(endpoint, secret, limits, worker, owner, **settings))
 
 
 if __name__ == "__main__":

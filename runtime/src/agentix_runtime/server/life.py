@@ -31,6 +31,7 @@ async def serve(
     owner: int | None = None,
     *,
     name: str = "unnamed",
+    logs: str | None = None,
     lease: float | None = None,
     grace: float = GRACE,
     absent: float = ABSENT,
@@ -38,9 +39,10 @@ async def serve(
 ) -> int:
     """Serve until SIGTERM or SIGINT, then end everything that runs here, in bounded time.
 
-    *name* is what the sandbox is called; *owner* is a descriptor that ends, unread, when whoever
-    wanted this sandbox is gone; *lease* is for how many seconds nobody needs to hold it. Return the
-    exit status.
+    *name* is what the sandbox is called; *logs* is the folder of its log file, unless the
+    environment names one; *owner* is a descriptor that ends, unread, when whoever wanted this
+    sandbox is gone; *lease* is for how many seconds nobody needs to hold it. Return the exit
+    status.
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -58,7 +60,7 @@ async def serve(
         loop.add_reader(owner, stop.set)
     reaper = Reaper(loop)
     journal = Journal()
-    file = LogFile.of(journal, name)
+    file = LogFile.of(journal, name, logs)
     capture = Capture(journal)
     supervisor = Supervisor(reaper, limits, worker, journal, capture, grace=grace)
     reaper.reap()  # the worker may have ended before anybody listened
