@@ -11,6 +11,7 @@ from agentix.provider.deploy import BundleDeployer, DeployedBundle
 from agentix.provider.listing import ListedSandbox, Pruned, prune, recorded
 from agentix.provider.owner import Owner
 from agentix.provider.sandbox import Sandbox, SandboxId, SandboxInfo
+from agentix.provider.signals import sigterm_held_back
 from agentix.provider.teardown import carry_out, undone_on_error
 
 if TYPE_CHECKING:
@@ -94,19 +95,21 @@ class SandboxProvider(ABC):
         """Yield a new sandbox, and delete it at the end; the knobs are those of its calls.
 
         It is deleted on success, on an error and on cancellation; the first error is the one that
-        is raised, and carries a note when the deletion failed as well.
+        is raised, and carries a note when the deletion failed as well. SIGTERM, where nobody else
+        handles it, cancels the task and ends the process after that.
         """
-        sandbox = await self.create(config)
-
-        async def end() -> None:
-            try:
-                await sandbox.aclose()
-            finally:
-                await self.delete(sandbox.sandbox_id)
-
-        what = f"deleting sandbox {sandbox.sandbox_id}"
         within = _CLOSE_BOUND + self.delete_bound
-        async with undone_on_error(end, what=what, within=within):
-            sandbox.configure(timeout=timeout, http_sync_ms=http_sync_ms)
-            yield sandbox
-        await carry_out(end(), what=what, within=within)
+        async with sigterm_held_back(within):
+            sandbox = await self.create(config)
+
+            async def end() -> None:
+                try:
+                    await sandbox.aclose()
+                finally:
+                    await self.delete(sandbox.sandbox_id)
+
+            what = f"deleting sandbox {sandbox.sandbox_id}"
+            async with undone_on_error(end, what=what, within=within):
+                sandbox.configure(timeout=timeout, http_sync_ms=http_sync_ms)
+                yield sandbox
+            await carry_out(end(), what=what, within=within)
