@@ -39,6 +39,7 @@ GOOD = Subject(
     environment_program=("/usr/bin/env",),
     isolates=frozenset(),
     socket_folder=None,
+    lists=False,
     impatient=plain.impatient,
     many=4,
     settles=1,
@@ -52,7 +53,8 @@ def given(kind: type[PlainProvider], **facts: Any) -> Any:
     def subject(cls: object) -> Subject:
         return replace(GOOD, provider=kind, impatient=partial(plain.impatient, kind=kind), **facts)
 
-    return pytest.fixture(scope="class", name="subject")(classmethod(subject))
+    method: Any = classmethod(subject)
+    return pytest.fixture(scope="class", name="subject")(method)
 
 
 class TestGood(ProviderConformance):

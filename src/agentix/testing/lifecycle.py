@@ -3,55 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from typing import TYPE_CHECKING, Any
 
-import cloudpickle
 import pytest
 
 from agentix.errors import ProviderError, RemoteCallError, SandboxNotFound
 from agentix.provider.base import Sandbox, SandboxId
 from agentix.testing import probes
 from agentix.testing.case import scenario
+from agentix.testing.elsewhere import elsewhere, left_by_a_killed_process
 from agentix.testing.group import Group
 
 if TYPE_CHECKING:
     from agentix.testing.case import Case
-
-_ELSEWHERE = """
-import asyncio, pickle, sys
-path, factory, sandbox_id, what = pickle.load(sys.stdin.buffer)
-sys.path[:] = path
-import cloudpickle
-from agentix.testing import probes
-provider = cloudpickle.loads(factory)()
-
-async def get():
-    async with await provider.get(sandbox_id) as sandbox:
-        return await sandbox.remote(probes.echo, "from elsewhere")
-
-async def delete():
-    return await provider.delete(sandbox_id)
-
-print(asyncio.run({"get": get, "delete": delete}[what]()))
-"""
-
-
-async def _elsewhere(case: Case, what: str, sandbox_id: SandboxId) -> str:
-    """Do *what* to the sandbox in another process, which knows nothing but its id."""
-    case.require(case.subject.crosses_processes, "crosses_processes")
-    factory = cloudpickle.dumps(case.subject.provider)
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-c", _ELSEWHERE),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    given = cloudpickle.dumps((sys.path, factory, sandbox_id, what))
-    output, errors = await process.communicate(given)
-    assert process.returncode == 0, errors.decode()
-    return output.decode().strip()
 
 
 async def _end(case: Case, sandbox: Sandbox) -> None:
@@ -91,14 +55,14 @@ class Lifecycle(Group):
     @scenario
     async def test_it_can_be_got_from_another_process(self, case: Case) -> None:
         async with case.provider().session(case.config()) as sandbox:
-            assert await _elsewhere(case, "get", sandbox.sandbox_id) == "from elsewhere"
+            assert await elsewhere(case, "get", sandbox.sandbox_id) == "from elsewhere"
             assert await sandbox.remote(probes.echo, 3) == 3
 
     @scenario
     async def test_it_can_be_deleted_from_another_process(self, case: Case) -> None:
         sandbox = await case.provider().create(case.config())
         try:
-            await _elsewhere(case, "delete", sandbox.sandbox_id)
+            await elsewhere(case, "delete", sandbox.sandbox_id)
             with pytest.raises(SandboxNotFound):
                 await case.provider().get(sandbox.sandbox_id)
         finally:
@@ -230,6 +194,36 @@ class Lifecycle(Group):
                 await sandbox.remote(probes.echo, 8)
         finally:
             await _end(case, sandbox)
+
+    @scenario
+    async def test_it_is_listed_for_as_long_as_it_lives(self, case: Case) -> None:
+        case.require(case.subject.lists, "lists")
+        provider = case.provider()
+        async with provider.session(case.config()) as sandbox:
+            [listed] = [
+                each for each in await provider.list() if each.sandbox_id == sandbox.sandbox_id
+            ]
+            assert listed.status == "running"
+            assert listed.image == case.subject.image
+            assert listed.owner is not None
+            assert listed.owner.lives()
+            assert not listed.abandoned
+        assert sandbox.sandbox_id not in [each.sandbox_id for each in await provider.list()]
+
+    @scenario
+    async def test_what_a_killed_process_left_is_known_to_be_nobodys(self, case: Case) -> None:
+        case.require(case.subject.lists, "lists")
+        provider = case.provider()
+        sandbox_id = await left_by_a_killed_process(case)
+        try:
+            [listed] = [each for each in await provider.list() if each.sandbox_id == sandbox_id]
+            assert listed.abandoned
+            # Others' are none of this test's business, so it only asks.
+            pruned = await provider.prune(running=True, dry_run=True)
+            assert sandbox_id in [each.sandbox_id for each in pruned.removed]
+        finally:
+            await provider.delete(sandbox_id)
+        assert sandbox_id not in [each.sandbox_id for each in await provider.list()]
 
 
 async def _gone(provider: Any, sandbox_id: SandboxId) -> None:

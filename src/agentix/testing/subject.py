@@ -76,6 +76,8 @@ class Subject:
     """Whether the folder of a deployed bundle will do as ``bundle``."""
     crosses_processes: bool = True
     """Whether another process of the same user can ``get`` and ``delete`` a sandbox."""
+    lists: bool = True
+    """Whether ``list`` shows its sandboxes."""
     many: int = 30
     """How many sandboxes there are at once at most."""
     patience: float = 120
