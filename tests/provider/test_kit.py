@@ -9,7 +9,7 @@ def test_the_names_for_backends_are_pinned() -> None:
     assert set(kit.__all__) == {
         *("MOUNT", "RuntimeFolder", "until_ready", "OutputTail", "account"),
         "private_folder",
-        *("lease_arguments", "hold_lease", "release_lease"),
+        *("lease_arguments", "hold_lease", "release_lease", "LEASE_ENDED"),
         *("list_recorded", "in_order"),
         *("HostedProcess", "settled", "ProcessRef", "SandboxProcesses"),
         *("stoppable", "Stop", "StoppedError", "undone_on_error", "carry_out", "to_the_end"),

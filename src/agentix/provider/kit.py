@@ -6,7 +6,7 @@
   :class:`SandboxProcesses` and :class:`ProcessRef` end it, also from another process, and
   :func:`settled` waits until that was noticed;
 * a sandbox that would outlive this process: :func:`lease_arguments` for its runtime,
-  :func:`hold_lease` and :func:`release_lease`;
+  :func:`hold_lease` and :func:`release_lease`, and the exit status ``LEASE_ENDED``;
 * blocking work that takes long: :func:`stoppable`, :class:`Stop`, :class:`StoppedError`;
 * which there are: :func:`list_recorded`, :func:`in_order`;
 * its end: :func:`undone_on_error`, :func:`carry_out`, :func:`to_the_end`;
@@ -31,7 +31,7 @@ from agentix.provider.images.elf import platform_of
 from agentix.provider.images.formats import RunConfig
 from agentix.provider.images.scoped import resolve
 from agentix.provider.images.store import Image, ImageStore
-from agentix.provider.lease import hold_lease, lease_arguments, release_lease
+from agentix.provider.lease import LEASE_ENDED, hold_lease, lease_arguments, release_lease
 from agentix.provider.listing import in_order, list_recorded
 from agentix.provider.output import OutputTail, account
 from agentix.provider.processes import ProcessRef, SandboxProcesses
@@ -42,6 +42,7 @@ from agentix.provider.teardown import carry_out, to_the_end, undone_on_error
 from agentix.text import plain
 
 __all__ = [
+    "LEASE_ENDED",
     "MOUNT",
     "BundleCache",
     "CachedBundle",

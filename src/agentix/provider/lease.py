@@ -21,12 +21,15 @@ from typing import TYPE_CHECKING, Final
 
 from agentix.client.held_socket import HeldSocket
 from agentix.errors import ProviderError
+from agentix.wire.protocol import LEASE_ENDED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from agentix.provider.runtime_folder import RuntimeFolder
     from agentix.provider.sandbox import SandboxId
+
+__all__ = ["LEASE_ENDED", "hold_lease", "lease_arguments", "release_lease"]
 
 _FIRST: Final = 10.0
 """Seconds after which a sandbox that has answered already does not let itself be held."""

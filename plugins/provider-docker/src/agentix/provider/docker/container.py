@@ -12,7 +12,7 @@ from docker.types import LogConfig, Mount
 from agentix.errors import ProviderError
 from agentix.provider.base import Owner
 from agentix.provider.docker import limits
-from agentix.provider.kit import MOUNT
+from agentix.provider.kit import MOUNT, lease_arguments
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,15 +39,15 @@ def name(sandbox_id: str) -> str:
 
 
 def settings(
-    kind: Kind, config: SandboxConfig, image: Image, folder: RuntimeFolder
+    choices: DockerProviderConfig, config: SandboxConfig, image: Image, folder: RuntimeFolder
 ) -> dict[str, Any]:
     """Return what the container is: the image as it is, with our program as the only process."""
-    program, *arguments = folder.command
+    program, *arguments = (*folder.command, *lease_arguments(choices.lease))
     return {
         "image": image.id,
         # Given apart, so that an image's ENTRYPOINT and CMD have no say.
         "entrypoint": [program],
-        "command": [*arguments, *_without_the_engines(kind, config, image)],
+        "command": [*arguments, *_without_the_engines(choices.container_engine, config, image)],
         "environment": dict(config.env or {}),
         "labels": _labels(folder.sandbox_id, config.image),
         # A health check of the image would run a program of ours' making every few seconds.

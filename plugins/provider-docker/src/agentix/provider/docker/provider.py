@@ -16,6 +16,7 @@ from agentix.provider.docker import container, images, limits, listing, stores
 from agentix.provider.docker.address import Address, locate
 from agentix.provider.docker.config import DockerProviderConfig
 from agentix.provider.docker.engine import TIMEOUT, Engine
+from agentix.provider.docker.leftovers import removed_meanwhile
 from agentix.provider.docker.problems import RefusedError
 from agentix.provider.docker.pulling import pull
 from agentix.provider.docker.threads import abandonable, finished
@@ -25,6 +26,8 @@ from agentix.provider.kit import (
     RuntimeFolder,
     carry_out,
     deploy_locally,
+    hold_lease,
+    release_lease,
     undone_on_error,
     until_ready,
 )
@@ -59,13 +62,14 @@ class DockerProvider(SandboxProvider):
         bundle.check_protocol()
         if config.platform is not None:
             bundle.check_platform(config.platform)
-        async with _connected(where) as engine:
+        async with _connected(where) as engine, removed_meanwhile(where, self.delete):
             ability = await self._ability(engine)
             choices = limits.require(self._kind, ability, config.resource, self._choices)
             image = await self._image(engine, config, bundle)
             folder = RuntimeFolder.create(self._kind, config.image)
 
             async def undo() -> None:
+                release_lease(folder.sandbox_id)
                 try:
                     await asyncio.to_thread(engine.remove, container.name(folder.sandbox_id))
                 finally:
@@ -73,7 +77,7 @@ class DockerProvider(SandboxProvider):
 
             what = f"removing what was made of sandbox {folder.sandbox_id}"
             async with undone_on_error(undo, what=what, within=2 * TIMEOUT):
-                folder.record({"engine": where.url})
+                folder.record({"engine": where.url, "lease": self._choices.lease})
                 return await self._start(engine, choices, config, image, bundle, folder)
 
     async def delete(self, sandbox_id: SandboxId) -> None:
@@ -87,6 +91,7 @@ class DockerProvider(SandboxProvider):
                 return
 
         async def end() -> None:
+            release_lease(sandbox_id)  # first: then it ends even if it cannot be asked to
             name = container.name(sandbox_id)
             asked = where or await asyncio.to_thread(locate, self._kind)
             async with _connected(asked) as engine:
@@ -111,6 +116,7 @@ class DockerProvider(SandboxProvider):
             state = await finished(engine.state, container.name(sandbox_id))
         if state is None or not state.running:
             raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it, or create another")
+        await hold_lease(folder, facts.get("lease"))
         return _handle(folder)
 
     async def list(self) -> builtins.list[ListedSandbox]:
@@ -182,7 +188,7 @@ class DockerProvider(SandboxProvider):
         folder: RuntimeFolder,
     ) -> Sandbox:
         name = container.name(folder.sandbox_id)
-        settings = container.settings(self._kind, config, image, folder)
+        settings = container.settings(self._choices, config, image, folder)
         merged = stores.known(image)
         if merged is None:
             # Without any mount: to look, the engine makes the places where they would be.
@@ -204,6 +210,7 @@ class DockerProvider(SandboxProvider):
         watch = Watch(engine, name)
         within = self._choices.start_timeout
         await until_ready(folder, death=watch.death, account=watch.account, within=within)
+        await hold_lease(folder, self._choices.lease)
         return _handle(folder)
 
     async def _create(
