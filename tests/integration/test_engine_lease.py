@@ -197,8 +197,8 @@ def test_a_process_that_is_told_to_end_leaves_nothing(
 def test_a_process_that_is_told_to_end_while_it_creates_leaves_nothing(
     hosts: Hosts, leftovers: Leftovers
 ) -> None:
-    words = ("session", json.dumps({"container_engine": hosts.engine.kind}))
-    words += (hosts.config.image, str(hosts.config.bundle))
+    choices = json.dumps({"container_engine": hosts.engine.kind})
+    words = ("session", choices, hosts.config.image, str(hosts.config.bundle))
     with subprocess.Popen(python(HOST, *words), stdout=subprocess.PIPE) as host:
         eventually(lambda: leftovers.containers(), "a container appears")
         host.send_signal(signal.SIGTERM)
