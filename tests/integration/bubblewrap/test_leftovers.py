@@ -194,11 +194,16 @@ KILLED = """
     from agentix import SandboxConfig
     from agentix.provider.bubblewrap import BubblewrapProvider
     config = SandboxConfig(image="host", bundle=sys.argv[1], env={"STUB": "never"})
-    for number in range(30):
+    base, end = sys.argv[2], time.monotonic() + 60
+    def count():
+        return len(os.listdir(base)) if os.path.isdir(base) else 0
+    for number in range(8):
         owner = os.fork()
         if owner == 0:
             asyncio.run(BubblewrapProvider().create(config))
-        time.sleep(number / 500)
+        while count() <= number and time.monotonic() < end:
+            time.sleep(0.001)
+        time.sleep(number / 80)  # ever further in its making
         os.kill(owner, signal.SIGKILL)
         os.waitpid(owner, 0)
 """
@@ -211,11 +216,11 @@ async def test_what_was_half_made_when_its_maker_was_killed_is_removed_too(
     scratch.mkdir()
     monkeypatch.setenv("TMPDIR", str(scratch))
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    killed = await asyncio.create_subprocess_exec(*python(KILLED, str(bundle)))
+    killed = await asyncio.create_subprocess_exec(*python(KILLED, str(bundle), str(base)))
     assert await killed.wait() == 0
     await eventually_async(lambda: not mounters(str(bundle)), "every process ends", within=20)
     folders = list(base.iterdir())
-    assert len(folders) > 5
+    assert len(folders) == 8
     for folder in folders:
         os.utime(folder, (0, 0))  # else one without a record might be about to get one
     provider = BubblewrapProvider()

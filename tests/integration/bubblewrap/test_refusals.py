@@ -10,7 +10,7 @@ from stub_runtime import host, make_entry
 from agentix import platforms
 from agentix.errors import BundleError, ImageError, ProviderError
 from agentix.provider.base import SandboxConfig, SandboxResource
-from agentix.provider.bubblewrap import BubblewrapProvider
+from agentix.provider.bubblewrap import BubblewrapProvider, BubblewrapProviderConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -88,7 +88,8 @@ async def test_links_in_an_image_do_not_lead_bubblewrap_to_the_host(
 
 
 async def test_a_missing_image_and_a_missing_bundle_are_told_apart(bundle: Path) -> None:
-    with pytest.raises(ImageError, match="'python:3'"):
-        await BubblewrapProvider().create(SandboxConfig(image="python:3", bundle=bundle))
+    provider = BubblewrapProviderConfig(pull="never").to_provider()
+    with pytest.raises(ImageError, match="image python:3 is not"):
+        await provider.create(SandboxConfig(image="python:3", bundle=bundle))
     with pytest.raises(BundleError, match=r"missing\.tar"):
         await BubblewrapProvider().create(SandboxConfig(image="host", bundle="missing.tar"))
