@@ -14,7 +14,7 @@ def test_the_names_for_backends_are_pinned() -> None:
         *("HostedProcess", "settled", "ProcessRef", "SandboxProcesses"),
         *("stoppable", "Stop", "StoppedError", "undone_on_error", "carry_out", "to_the_end"),
         *("BundleCache", "CachedBundle", "deploy_locally"),
-        *("Image", "ImageStore", "RunConfig", "platform_of", "resolve"),
+        *("Image", "ImageArchive", "ImageStore", "RunConfig", "platform_of", "resolve"),
         *("cache_root", "hold", "Memory", "remove", "erase", "what_to_do", "plain"),
     }
     assert all(hasattr(kit, name) for name in kit.__all__)

@@ -13,6 +13,7 @@
 * bundles: :class:`BundleCache`, :class:`CachedBundle`, :func:`deploy_locally`;
 * task images as files: :class:`ImageStore` opens them, unpacked once, as an :class:`Image` with
   a :class:`RunConfig`; :func:`platform_of` and :func:`resolve` look into one, trusting no link;
+  engines load an :class:`ImageArchive`;
 * a cache of things unpacked once: :func:`cache_root`, :func:`hold`, :class:`Memory`,
   :func:`remove`, :func:`erase`, and :func:`what_to_do` when it cannot be written to;
 * text that somebody else has chosen: :func:`plain`.
@@ -29,6 +30,7 @@ from agentix.provider.deploy import deploy_locally
 from agentix.provider.hosted import HostedProcess, settled
 from agentix.provider.images.elf import platform_of
 from agentix.provider.images.formats import RunConfig
+from agentix.provider.images.loading import ImageArchive
 from agentix.provider.images.scoped import resolve
 from agentix.provider.images.store import Image, ImageStore
 from agentix.provider.lease import LEASE_ENDED, hold_lease, lease_arguments, release_lease
@@ -48,6 +50,7 @@ __all__ = [
     "CachedBundle",
     "HostedProcess",
     "Image",
+    "ImageArchive",
     "ImageStore",
     "Memory",
     "OutputTail",

@@ -46,11 +46,15 @@ class Layer:
 
 @dataclass(frozen=True, slots=True)
 class ArchivedImage:
-    """An image as an archive describes it; ``digest`` (hex) identifies all that it says."""
+    """An image as an archive describes it; ``digest`` (hex) identifies all that it says.
+
+    ``configuration`` is the description as it is; a root file system alone has none.
+    """
 
     digest: str | None
     layers: tuple[Layer, ...]
     description: ImageDescription
+    configuration: bytes | None = None
 
 
 def describe(path: Path, architecture: str) -> ArchivedImage:
@@ -108,13 +112,15 @@ class _Archive:
             Layer(member, unpacked=_hex(digest))
             for member, digest in zip(images[0].layers, digests, strict=True)
         )
-        return ArchivedImage(hashlib.sha256(content).hexdigest(), layers, description)
+        digest = hashlib.sha256(content).hexdigest()
+        return ArchivedImage(digest, layers, description, content)
 
     def _oci(self, architecture: str) -> ArchivedImage:
         index = self._parse(Index, self._read("index.json"), "index.json")
         descriptor = self._choose(index, architecture)
         manifest = self._parse(Manifest, self._blob(descriptor), "manifest")
-        description = self._parse(ImageDescription, self._blob(manifest.config), "configuration")
+        content = self._blob(manifest.config)
+        description = self._parse(ImageDescription, content, "configuration")
         digests = description.rootfs.diff_ids
         if len(digests) != len(manifest.layers):
             raise ImageError(f"image {self._path} does not hold the layers that it describes")
@@ -122,7 +128,7 @@ class _Archive:
             Layer(_member(layer), packed=_hex(layer.digest), unpacked=_hex(digest))
             for layer, digest in zip(manifest.layers, digests, strict=True)
         )
-        return ArchivedImage(_hex(descriptor.digest), layers, description)
+        return ArchivedImage(_hex(descriptor.digest), layers, description, content)
 
     def _choose(self, index: Index, architecture: str) -> Descriptor:
         """Return the one manifest of *index* for *architecture*."""

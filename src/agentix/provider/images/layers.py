@@ -7,7 +7,7 @@ import gzip
 import hashlib
 import io
 import lzma
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from agentix.errors import ImageError
 from agentix.provider.images.tars import DAMAGED
@@ -77,7 +77,7 @@ class _Hashing(io.RawIOBase):
             raise ImageError(f"it is damaged: its digest is not sha256:{self._expected}")
 
 
-def decompressed(stream: io.BufferedReader[_Hashing]) -> IO[bytes]:
+def decompressed(stream: io.BufferedReader[Any]) -> IO[bytes]:
     """Return the tar in *stream*, by how it begins."""
     start = stream.peek(8)
     if start.startswith(_ZSTD):

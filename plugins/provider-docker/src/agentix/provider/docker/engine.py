@@ -152,15 +152,40 @@ class Engine:
 
         Raises RefusedError, whose reason is what the registry said.
         """
-        what = f"pull image {reference!r}"
+        what, problem = f"pull image {reference!r}", None
         with self._explained(what):
             lines = self._api.pull(reference, platform=platform, stream=True, decode=True)
-            for line in lines:
-                if problem := line.get("error"):
-                    raise RefusedError(self.where.kind, what, problem, 0)
+            for line in lines:  # to the end: a connection is closed only when all has been read
+                problem = problem or line.get("error")
                 if not wanted(line):
                     lines.close()
                     return
+        if problem:
+            raise RefusedError(self.where.kind, what, problem, 0)
+
+    def load(self, pieces: Iterator[bytes]) -> None:
+        """Have the engine load what ``docker save`` would have written, in *pieces*.
+
+        Raises RefusedError when it cannot, and what *pieces* raises.
+        """
+        what, problem = "load an image", None
+        with self._explained(what):
+            for line in self._api.load_image(pieces):
+                problem = problem or line.get("error") or line.get("message")
+        if problem:
+            raise RefusedError(self.where.kind, what, problem, 0)
+
+    def drop(self, reference: str) -> bool:
+        """Remove the image called *reference*; return False when a container still needs it."""
+        try:
+            with self._explained(f"remove image {reference!r}"):
+                self._api.remove_image(reference)
+        except RefusedError as error:
+            if error.status == 409:
+                return False
+            if error.status != 404:
+                raise
+        return True
 
     @contextlib.contextmanager
     def _gone_is_fine(self) -> Iterator[None]:

@@ -14,6 +14,10 @@ _ELSEWHERE = (
     "; the engine does not see this machine's files: it runs elsewhere, in a virtual machine that"
     " does not share them, or this is a container"
 )
+_REGISTRY_SAID_NO = (
+    *("manifest unknown", "not found", "does not exist", "denied", "unauthorized"),
+    *("authentication required", "no basic auth credentials"),
+)
 _NO_NETWORK = "; `{kind} network ls` shows which there are, `{kind} network create` makes one"
 _NO_TUN = (
     "; a network for ordinary users needs /dev/net/tun (as root: chmod 666 /dev/net/tun), or use"
@@ -70,9 +74,8 @@ def why_not_pulled(kind: Kind, reference: str, platform: str, reason: str) -> st
     image = f"image {reference!r}"
     if "no matching manifest" in reason or "does not match the specified platform" in reason:
         return f"{image} is not made for {platform}: {reason}"
-    registry_said_no = ("manifest unknown", "not found", "does not exist", "denied")
     hint = "check the name and the network"
-    if any(sign in reason for sign in registry_said_no):
+    if any(sign in reason.lower() for sign in _REGISTRY_SAID_NO):
         hint = f"check the name, or log in to its registry with {kind} login"
     return f"{image} is not on this machine and cannot be pulled: {reason}; {hint}"
 

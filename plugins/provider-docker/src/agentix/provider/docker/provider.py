@@ -5,21 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from agentix.errors import ImageError, ProviderError, SandboxNotFound
+from agentix.errors import ProviderError, SandboxNotFound
 from agentix.progress import SILENT
 from agentix.provider.base import Sandbox, SandboxId, SandboxInfo, SandboxProvider
-from agentix.provider.docker import container, images, limits, listing, stores
+from agentix.provider.docker import container, dropping, images, limits, listing, stores
 from agentix.provider.docker.address import Address, locate
 from agentix.provider.docker.config import DockerProviderConfig
 from agentix.provider.docker.engine import TIMEOUT, Engine
 from agentix.provider.docker.leftovers import removed_meanwhile
 from agentix.provider.docker.problems import RefusedError
-from agentix.provider.docker.pulling import pull
-from agentix.provider.docker.threads import abandonable, finished
+from agentix.provider.docker.threads import finished
 from agentix.provider.docker.watch import Watch
 from agentix.provider.kit import (
     BundleCache,
@@ -65,7 +63,7 @@ class DockerProvider(SandboxProvider):
         async with _connected(where) as engine, removed_meanwhile(where, self.delete):
             ability = await self._ability(engine)
             choices = limits.require(self._kind, ability, config.resource, self._choices)
-            image = await self._image(engine, config, bundle)
+            reference, image = await self._image(engine, ability, config, bundle)
             folder = RuntimeFolder.create(self._kind, config.image)
 
             async def undo() -> None:
@@ -77,15 +75,22 @@ class DockerProvider(SandboxProvider):
 
             what = f"removing what was made of sandbox {folder.sandbox_id}"
             async with undone_on_error(undo, what=what, within=2 * TIMEOUT):
-                folder.record({"engine": where.url, "lease": self._choices.lease})
+                drop = not self._choices.keep_images and dropping.may_go(where, reference)
+                folder.record(
+                    {
+                        "engine": where.url,
+                        "drop": reference if drop else None,
+                        "lease": self._choices.lease,
+                    }
+                )
                 return await self._start(engine, choices, config, image, bundle, folder)
 
     async def delete(self, sandbox_id: SandboxId) -> None:
         """Stop the container, remove it with its volumes, and remove its folder."""
-        folder, where = None, None
+        folder, where, drop = None, None, None
         try:
             folder, facts = RuntimeFolder.find(sandbox_id, self._kind)
-            where = Address(self._kind, facts["engine"])
+            where, drop = Address(self._kind, facts["engine"]), facts.get("drop")
         except SandboxNotFound:  # a container may be left all the same
             if not re.fullmatch(rf"{self._kind}-[0-9a-f]+", sandbox_id):
                 return
@@ -98,6 +103,8 @@ class DockerProvider(SandboxProvider):
                 with contextlib.suppress(ProviderError):  # then it is killed, with less ado
                     await asyncio.to_thread(engine.stop, name, grace=self._choices.stop_timeout)
                 await asyncio.to_thread(engine.remove, name)
+                if drop is not None and await asyncio.to_thread(engine.drop, drop):
+                    dropping.forget(asked, drop)
             if folder is not None:  # until here it says which engine to ask again
                 await asyncio.to_thread(folder.remove)
 
@@ -129,54 +136,27 @@ class DockerProvider(SandboxProvider):
         """Deploy to this machine's cache, which the engine mounts from."""
         return await deploy_locally(path, name=name, platform=platform, progress=self._progress)
 
-    async def _image(self, engine: Engine, config: SandboxConfig, bundle: CachedBundle) -> Image:
-        """Return the image, pulled if need be, that goes with the bundle and the engine."""
-        platform = bundle.manifest.platform
-        found = await finished(engine.image, config.image)
-        if found is None:
-            await self._pull(engine.where, config.image, platform)
-            found = await finished(engine.image, config.image)
-            if found is None:
-                raise ImageError(f"image {config.image!r} was pulled and is gone again")
+    async def _image(
+        self, engine: Engine, ability: Ability, config: SandboxConfig, bundle: CachedBundle
+    ) -> tuple[str, Image]:
+        """Return the image that goes with the bundle and the engine, and its name there."""
+        reference, image = await images.bring(
+            engine, config.image, bundle.manifest.platform, self._choices, self._progress
+        )
         images.require_platforms(
             bundle.manifest.title,
-            platform,
+            bundle.manifest.platform,
             image=config.image,
-            found=found,
-            engine=(await self._ability(engine)).platform,
+            found=image,
+            engine=ability.platform,
         )
-        return found
+        return reference, image
 
     async def _ability(self, engine: Engine) -> Ability:
         known = self._abilities.get(engine.where)
         if known is None:
             known = self._abilities[engine.where] = await finished(engine.ability)
         return known
-
-    async def _pull(self, where: Address, reference: str, platform: str) -> None:
-        if error := images.cannot_be_pulled(where.kind, reference):
-            raise error
-        if self._choices.pull == "never":
-            raise ImageError(
-                f"image {reference!r} is not on this machine, and pulling is switched off"
-                f" (pull='never'); {where.kind} pull {reference} gets it"
-            )
-        stop = threading.Event()
-        with self._progress.step(f"pull {reference}", unit="bytes") as step:
-
-            def advance(amount: int) -> None:
-                if not stop.is_set():
-                    step.advance(amount)
-
-            def work() -> None:
-                # A connection of its own, since nobody waits for this after a cancellation.
-                with Engine(where) as engine:
-                    pull(engine, reference, platform, stop, advance)
-
-            try:
-                await abandonable(work, name=f"pull {reference}")
-            finally:
-                stop.set()
 
     async def _start(
         self,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from typing import TYPE_CHECKING, Any
 
 from agentix.errors import ImageError
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 RETRIES = 3
 # What registries answer when they mean "not now": too many requests, or a failure of their own.
-PASSING = ("toomanyrequests", "too many requests", "429 ", "500 ", "502 ", "503 ", "504 ")
+PASSING = re.compile(r"too ?many ?requests|\b(429|500|502|503|504)\b", re.IGNORECASE)
 _log = logging.getLogger("agentix.provider.docker")
 
 
@@ -46,7 +47,7 @@ def pull(
         try:
             engine.pull(reference, platform, wanted)
         except RefusedError as error:
-            again = attempt < RETRIES and any(sign in error.reason.lower() for sign in PASSING)
+            again = attempt < RETRIES and PASSING.search(error.reason)
             if not again:
                 why = why_not_pulled(engine.where.kind, reference, platform, error.reason)
                 raise ImageError(why) from error
