@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
-from images.archives import write_docker_archive
+from subjects.bubblewrap import bubblewrap
 
-from agentix.provider.bubblewrap import BubblewrapProvider, BubblewrapProviderConfig
 from agentix.testing import Environment, Isolation, ProviderConformance, Subject
 
 if TYPE_CHECKING:
@@ -19,40 +17,13 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.bubblewrap, pytest.mark.nix]
 
 
-def provider(cache: Path, **choices: object) -> BubblewrapProvider:
-    return BubblewrapProviderConfig.model_validate(
-        {"cache": cache, "stop_timeout": 1, **choices}
-    ).to_provider()
-
-
-def impatient(cache: Path, seconds: float) -> BubblewrapProvider:
-    return provider(cache, start_timeout=seconds)
-
-
-def subject_of(task: TaskImage, bundle: Path, folder: Path) -> Subject:
-    archive = write_docker_archive(task, folder / "task.tar", tag="conformance:1")
-    cache = folder / "cache"
-    user, _, group = task.config.user.partition(":")
-    return Subject(
-        provider=partial(provider, cache),
-        image=str(archive),
-        bundle=bundle,
-        environment=task.environment,
-        user=(int(user or 0), int(group or 0)),
-        folder=task.config.workdir,
-        environment_program=task.environment_program,
-        without_network=partial(provider, cache, network="none"),
-        impatient=partial(impatient, cache),
-    )
-
-
 class TestBubblewrap(ProviderConformance):
     @pytest.fixture(scope="class")
     @classmethod
     def subject(
         cls, task: TaskImage, bundle: Path, tmp_path_factory: pytest.TempPathFactory
     ) -> Subject:
-        return subject_of(task, bundle, tmp_path_factory.mktemp("bubblewrap"))
+        return bubblewrap(task, bundle, tmp_path_factory.mktemp("bubblewrap"))
 
 
 class TestBubblewrapAsRoot(Environment, Isolation):
@@ -61,4 +32,4 @@ class TestBubblewrapAsRoot(Environment, Isolation):
     def subject(
         cls, root_task: TaskImage, bundle: Path, tmp_path_factory: pytest.TempPathFactory
     ) -> Subject:
-        return subject_of(root_task, bundle, tmp_path_factory.mktemp("bubblewrap"))
+        return bubblewrap(root_task, bundle, tmp_path_factory.mktemp("bubblewrap"))
