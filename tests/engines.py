@@ -35,6 +35,10 @@ ENGINES = [
     pytest.param("podman", marks=pytest.mark.podman),
 ]
 _BRIDGE = "cni-podman0"
+_FORGET = """
+grep -F " $1/" /proc/mounts | cut -d " " -f 2 | sort -r | xargs -r umount
+rm -rf "$1"
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +110,7 @@ def podman_environment(folder: Path) -> dict[str, str]:
     storage, registries = folder / "storage.conf", folder / "registries.conf"
     storage.write_text(
         f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/store"\nrunroot = "{folder}/run"\n'
+        f'rootless_storage_path = "{folder}/store"\n'
     )
     # As Docker has it: registries on loopback need no TLS.
     registries.write_text('[[registry]]\nlocation = "127.0.0.1"\ninsecure = true\n')
@@ -141,7 +146,9 @@ def forget(folder: Path) -> None:
             if mount.startswith(f"{folder}/"):
                 subprocess.run(["umount", mount], check=True, timeout=20)
     else:
-        subprocess.run(["podman", "unshare", "rm", "-rf", folder], check=True, timeout=60)
+        local = {name: value for name, value in os.environ.items() if name != "CONTAINER_HOST"}
+        command = ["podman", "unshare", "sh", "-c", _FORGET, "sh", str(folder)]
+        subprocess.run(command, check=True, timeout=60, env=local)
     shutil.rmtree(folder, ignore_errors=True)
     assert not folder.exists()
 

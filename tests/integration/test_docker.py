@@ -18,6 +18,7 @@ from images.engine import loaded
 from agentix import SandboxConfig
 from agentix.errors import RemoteCallError, SandboxNotFound
 from agentix.provider.base import SandboxId, SandboxProvider
+from agentix.testing import probes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -219,6 +220,26 @@ def test_sessions_take_no_room_in_the_engine_for_good(
         assert after == before
         assert all(seen["volumes"] - before["volumes"] for seen in during)
         assert all(seen["containers"] - before["containers"] for seen in during)
+
+
+def test_whoever_the_image_runs_as_reads_the_bundle_and_is_reached(
+    engine: EngineUnderTest,
+    leftovers: Leftovers,
+    numpy_bundle: CachedBundle,
+    task_image: Callable[[str], TaskImage],
+) -> None:
+    from numpy_task import process, solve
+
+    async def visit(tag: str) -> None:
+        config = SandboxConfig(image=tag, bundle=str(numpy_bundle.path))
+        async with engine.provider().session(config) as sandbox:
+            assert (await sandbox.remote(process)).user == 12345
+            assert np.allclose(await sandbox.remote(solve, 8), np.ones(8))
+            await sandbox.remote(probes.litter, "/nix/run", 3)
+
+    image = replace(task_image("busybox"), config=ImageConfig(user="12345:7"))
+    with loaded(engine.client, image) as tag:
+        asyncio.run(visit(tag))
 
 
 def test_a_sandbox_is_unprivileged_unless_told_otherwise(

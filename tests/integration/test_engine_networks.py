@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from agentix.bundle import CachedBundle
 
+LISTENING = "0A"
+
 
 @pytest.fixture
 def config(numpy_bundle: CachedBundle, busybox: str) -> SandboxConfig:
@@ -96,15 +98,16 @@ def test_the_hosts_network_is_a_choice_in_which_the_runtime_listens_on_no_port(
 ) -> None:
     from numpy_task import own_sockets, tcp_table
 
-    async def look() -> list[str]:
+    async def look(port: int) -> None:
         async with engine.provider(network="host").session(config) as sandbox:
-            inside = await sandbox.remote(probes.interfaces)
-            inodes = await sandbox.remote(own_sockets)
-            listening = [line.split() for line in await sandbox.remote(tcp_table)]
-            assert not [words for words in listening if words[3] == "0A" and words[9] in inodes]
-            return inside
+            assert await sandbox.remote(probes.reaches, "127.0.0.1", port)
+            sockets = await sandbox.remote(own_sockets)
+            assert sockets
+            table = [line.split() for line in await sandbox.remote(tcp_table)]
+            assert not [line for line in table if line[3] == LISTENING and line[9] in sockets]
 
-    assert asyncio.run(look()) == sorted(name for _, name in socket.if_nameindex())
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        asyncio.run(look(server.getsockname()[1]))
 
 
 def test_a_network_that_does_not_exist_is_named(

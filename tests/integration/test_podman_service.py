@@ -107,13 +107,14 @@ def import_empty(name: str, folder: Path) -> None:
 
 @pytest.mark.podman
 def test_a_service_that_cannot_start_says_why_on_one_line(
-    place: Path,
+    place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (place / "storage.conf").write_text('[storage]\ndriver = "overlay"\n')
-    with pytest.raises(ProviderError, match=r"Podman's service ended: .*runroot") as caught:
+    (place / "broken.conf").write_text("[containers\n")
+    monkeypatch.setenv("CONTAINERS_CONF", str(place / "broken.conf"))
+    with pytest.raises(ProviderError, match=r"Podman's service ended: .*broken.conf") as caught:
         service.ensure(service.socket_path())
     assert "\n" not in str(caught.value)
-    (place / "storage.conf").unlink()
+    monkeypatch.delenv("CONTAINERS_CONF")
     assert list(service.socket_path().parent.iterdir()) == []
 
 

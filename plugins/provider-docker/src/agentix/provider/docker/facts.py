@@ -69,6 +69,10 @@ class State:
     out_of_memory: bool
     problem: str
     labels: Mapping[str, str]
+    image: str
+    program: str
+    mounts: tuple[tuple[str, str, bool], ...]
+    """Of folders of the host: where, from where, and whether they can be written to."""
 
     @classmethod
     def of(cls, found: Mapping[str, Any]) -> State:
@@ -81,6 +85,13 @@ class State:
             out_of_memory=state["OOMKilled"],
             problem=state["Error"],
             labels=found["Config"]["Labels"] or {},
+            image=found["Image"],
+            program=found["Path"],
+            mounts=tuple(
+                (mount["Destination"], mount["Source"], mount["RW"])
+                for mount in found["Mounts"]
+                if mount["Type"] == "bind"
+            ),
         )
 
     @property

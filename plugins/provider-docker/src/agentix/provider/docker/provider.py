@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agentix.errors import ProviderError, SandboxNotFound
 from agentix.progress import SILENT
 from agentix.provider.base import Sandbox, SandboxId, SandboxInfo, SandboxProvider
-from agentix.provider.docker import container, dropping, images, limits, listing, stores
+from agentix.provider.docker import container, dropping, images, limits, listing, stores, sweeping
 from agentix.provider.docker.address import Address, locate
 from agentix.provider.docker.config import DockerProviderConfig
 from agentix.provider.docker.engine import TIMEOUT, Engine
@@ -69,7 +70,7 @@ class DockerProvider(SandboxProvider):
             async def undo() -> None:
                 release_lease(folder.sandbox_id)
                 try:
-                    await asyncio.to_thread(engine.remove, container.name(folder.sandbox_id))
+                    await _remove(engine, folder.sandbox_id, folder)
                 finally:
                     await asyncio.to_thread(folder.remove)
 
@@ -102,7 +103,7 @@ class DockerProvider(SandboxProvider):
             async with _connected(asked) as engine:
                 with contextlib.suppress(ProviderError):  # then it is killed, with less ado
                     await asyncio.to_thread(engine.stop, name, grace=self._choices.stop_timeout)
-                await asyncio.to_thread(engine.remove, name)
+                await _remove(engine, sandbox_id, folder)
                 if drop is not None and await asyncio.to_thread(engine.drop, drop):
                     dropping.forget(asked, drop)
             if folder is not None:  # until here it says which engine to ask again
@@ -224,6 +225,16 @@ class PodmanProvider(DockerProvider):
         super().__init__(
             choices.model_copy(update={"container_engine": "podman"}), progress=progress
         )
+
+
+async def _remove(engine: Engine, sandbox_id: str, folder: RuntimeFolder | None) -> None:
+    """Remove the container, and first what only the engine can of its folder."""
+    name = container.name(sandbox_id)
+    if folder is not None and os.getuid() != 0:
+        with contextlib.suppress(ProviderError):  # what stays is complained of by who removes it
+            await asyncio.to_thread(engine.stop, name, grace=0)
+            await asyncio.to_thread(sweeping.empty, engine, name, folder.mount)
+    await asyncio.to_thread(engine.remove, name)
 
 
 def _handle(folder: RuntimeFolder) -> Sandbox:
