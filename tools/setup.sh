@@ -54,8 +54,8 @@ environment() {
     printf '%s\n' "$wanted" >"$stamp"
 }
 
-# What only tests need: the root of another Debian, images of registries, and Docker. A machine that forbids one of them
-# skips the tests that need it, visibly.
+# What only tests need: the root of another Debian, images of registries, and Docker. A machine
+# that forbids one of them skips the tests that need it, visibly.
 tests() {
     # Only root can make another Debian's root.
     [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || (install debootstrap) ||
