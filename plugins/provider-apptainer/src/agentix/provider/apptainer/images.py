@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentix.errors import ImageError
 from agentix.provider.apptainer.sif import is_sif, read_sif
-from agentix.provider.kit import RunConfig, platform_of, resolve
+from agentix.provider.kit import RunConfig, platform_of
 
 if TYPE_CHECKING:
     from agentix.provider.kit import ImageStore
@@ -23,7 +23,8 @@ class Opened:
     """An image that Apptainer can run: a folder or a SIF file.
 
     ``run`` is how its programs are meant to run. ``scripted`` says that the image's own scripts
-    set up their environment, as a definition file made them.
+    set up their environment, as a definition file made them, and ``stored`` that it has a Nix store
+    of its own.
     """
 
     label: str
@@ -31,6 +32,7 @@ class Opened:
     run: RunConfig
     platform: str | None
     scripted: bool = False
+    stored: bool = False
 
     @property
     def folder(self) -> Path | None:
@@ -57,41 +59,21 @@ def open_image(ref: str, store: ImageStore) -> Opened:
         )
     scripted = (image.root / ".singularity.d").is_dir()
     platform = image.platform or platform_of(image.root)
-    return _checked(Opened(ref, image.root, image.run, platform, scripted))
+    stored = (image.root / "nix/store").is_dir()
+    return _checked(Opened(ref, image.root, image.run, platform, scripted, stored))
 
 
 def _of_sif(ref: str, path: Path) -> Opened:
     info = read_sif(path)
     scripted = info.run is None or info.customised
-    return Opened(ref, path, info.run or RunConfig(), info.platform, scripted)
+    return Opened(ref, path, info.run or RunConfig(), info.platform, scripted, info.stored)
 
 
 def _checked(image: Opened) -> Opened:
     """Refuse an image that has something of its own where a sandbox gets something else."""
     if image.folder is not None:
-        for name in (*OWN, "nix", "etc"):
+        for name in (*OWN, "etc", "nix", "nix/store"):
             place = image.folder / name
             if place.is_symlink() or (place.exists() and not place.is_dir()):
                 raise ImageError(f"image {image.label} has a /{name} that is no folder")
-        for name in ("bin/sh", "usr/bin/env"):
-            place = image.folder / name
-            if place.is_symlink() and str(place.readlink()).startswith("/nix/"):
-                raise _hidden(image, f"/{name} leads to {place.readlink()}")
-    for entry in image.run.env or ():
-        name, _, value = entry.partition("=")
-        if name == "PATH":
-            for part in value.split(":"):
-                if part.startswith("/nix/") and _is_there(image, part):
-                    raise _hidden(image, f"its PATH has {part}")
     return image
-
-
-def _is_there(image: Opened, name: str) -> bool:
-    return image.folder is None or resolve(image.folder, name).exists()
-
-
-def _hidden(image: Opened, what: str) -> ImageError:
-    return ImageError(
-        f"image {image.label} keeps its own programs in /nix, where a sandbox of apptainer has the "
-        f"bundle's ({what}); use an image without Nix, or the docker or bubblewrap provider"
-    )

@@ -59,7 +59,7 @@ def options_for(
         options += _mount(place, place, read_only=True)
     for place in filter(os.path.exists, _HIDDEN):
         options += _mount("/dev/null", place)
-    options += _mount(str(bundle.nix), "/nix", read_only=True)
+    options += _merged(bundle, folder) if image.stored else _alone(bundle)
     options += _mount(str(folder.mount), MOUNT)
     if limits is not None and limits.memory is not None:
         options += ["--memory", str(limits.memory)]
@@ -97,6 +97,25 @@ def _layer(image: Opened, folder: RuntimeFolder, config: ApptainerProviderConfig
     hosts.write_text(_hosts(folder, config), errors="surrogateescape")
     hosts.chmod(0o644)
     return ["--overlay", f"{layer}:ro"]
+
+
+def _alone(bundle: CachedBundle) -> list[str]:
+    return _mount(str(bundle.nix), "/nix", read_only=True)
+
+
+def _merged(bundle: CachedBundle, folder: RuntimeFolder) -> list[str]:
+    """Put the bundle's store paths beside those of the image, which live on as they are."""
+    options = []
+    for name in bundle.manifest.closure:
+        source = bundle.nix / "store" / name
+        if source.is_symlink():
+            place = folder.path / "layer/upper/nix/store" / name
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.symlink_to(source.readlink())
+        else:
+            options += _mount(str(source), f"/nix/store/{name}", read_only=True)
+    runtime = bundle.nix / "store" / bundle.manifest.root / "runtime"
+    return [*options, *_mount(str(runtime), "/nix/runtime", read_only=True)]
 
 
 def _hosts(folder: RuntimeFolder, config: ApptainerProviderConfig) -> str:
