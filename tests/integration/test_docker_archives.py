@@ -18,6 +18,7 @@ from images.registry import Published, Registry
 
 from agentix.errors import ImageError, ProviderError
 from agentix.provider.base import SandboxConfig
+from agentix.provider.docker import images
 from agentix.provider.docker.engine import Engine
 from agentix.provider.docker.loading import REPOSITORY
 
@@ -239,6 +240,29 @@ async def test_a_load_that_nobody_wants_any_more_leaves_nothing(
         await creating
     assert archives(engine) == before
     assert list((tmp_path / "cache/staging").glob("*")) == []
+
+
+async def test_an_image_that_goes_at_the_last_moment_is_brought_again(
+    engine: EngineUnderTest,
+    leftovers: Leftovers,
+    task: TaskImage,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bring, brought = images.bring, []
+
+    async def bring_and_lose(asked: Engine, *arguments: Any) -> Any:
+        found = await bring(asked, *arguments)
+        brought.append(found[0])
+        if len(brought) == 1:
+            assert await asyncio.to_thread(asked.drop, found[0])
+        return found
+
+    monkeypatch.setattr(images, "bring", bring_and_lose)
+    archive = as_docker(task, tmp_path / "image")
+    unique = (task.rootfs / "unique").read_text().strip()
+    assert unique in await said(engine, archive, tmp_path, Heard())
+    assert len(brought) == 2
 
 
 @pytest.mark.nix

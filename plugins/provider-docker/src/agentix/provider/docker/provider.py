@@ -56,6 +56,16 @@ class DockerProvider(SandboxProvider):
 
     async def create(self, config: SandboxConfig) -> Sandbox:
         """Start a container from the image and return it once its runtime answers."""
+        for again in (True, True, False):
+            try:
+                return await self._attempt(config)
+            except RefusedError as error:
+                # Another sandbox has gone, and taken the image with it.
+                if not again or error.status != 404 or "image" not in error.reason.lower():
+                    raise
+        raise AssertionError  # the last attempt returned or raised
+
+    async def _attempt(self, config: SandboxConfig) -> Sandbox:
         where = await asyncio.to_thread(locate, self._kind)
         bundle = await asyncio.to_thread(BundleCache().open, config.bundle, progress=self._progress)
         bundle.check_protocol()
