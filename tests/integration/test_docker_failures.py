@@ -221,15 +221,12 @@ def test_an_image_that_nobody_has_fails_fast(
 ) -> None:
     bundle = str(bundle_that_runs("exit 1", tmp_path))
     name = "127.0.0.1:9/agentix-test/never:1"
-    for choices, reason in (
-        ({}, "cannot be pulled"),
-        ({"pull": "never"}, "pulling is switched off"),
-    ):
+    for pull, reason in (("missing", "cannot be pulled"), ("never", "pulling is switched off")):
         begun = time.monotonic()
         with pytest.raises(
             ImageError, match=f"'{re.escape(name)}' is not on this machine.*{reason}"
         ):
-            asyncio.run(engine.provider(**choices).create(SandboxConfig(image=name, bundle=bundle)))
+            asyncio.run(engine.provider(pull=pull).create(SandboxConfig(image=name, bundle=bundle)))
         assert time.monotonic() - begun < 5
 
 

@@ -98,7 +98,7 @@ def seen(
             seen = asyncio.run(visit(choices_of(provider), reference, task, numpy_bundle))
             label = f"agentix.sandbox={seen.sandbox_id}"
             left = engine.client.containers.list(all=True, filters={"label": label})
-            seen.left["containers"] = [each.name for each in left]
+            seen.left["containers"] = [str(each.name) for each in left]
             yield seen
         return
     scratch = tmp_path_factory.mktemp(name)

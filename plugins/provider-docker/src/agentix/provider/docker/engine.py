@@ -170,7 +170,7 @@ class Engine:
         """
         what, problem = "load an image", None
         with self._explained(what):
-            for line in self._api.load_image(pieces):
+            for line in self._api.load_image(pieces):  # type: ignore[no-untyped-call]
                 problem = problem or line.get("error") or line.get("message")
         if problem:
             raise RefusedError(self.where.kind, what, problem, 0)

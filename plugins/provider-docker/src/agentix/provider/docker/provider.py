@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from agentix.errors import ProviderError, SandboxNotFound
 from agentix.progress import SILENT
 from agentix.provider.base import Sandbox, SandboxId, SandboxInfo, SandboxProvider
-from agentix.provider.docker import container, dropping, images, limits, listing, stores, sweeping
+from agentix.provider.docker import container, dropping, emulation, images, limits, listing, stores, sweeping
 from agentix.provider.docker.address import Address, locate
 from agentix.provider.docker.config import DockerProviderConfig
 from agentix.provider.docker.engine import TIMEOUT, Engine
@@ -74,7 +74,7 @@ class DockerProvider(SandboxProvider):
         async with _connected(where) as engine, removed_meanwhile(where, self.delete):
             ability = await self._ability(engine)
             choices = limits.require(self._kind, ability, config.resource, self._choices)
-            reference, image = await self._image(engine, ability, config, bundle)
+            reference, image = await self._image(engine, config, bundle)
             folder = RuntimeFolder.create(self._kind, config.image)
 
             async def undo() -> None:
@@ -94,14 +94,19 @@ class DockerProvider(SandboxProvider):
                         "lease": self._choices.lease,
                     }
                 )
-                return await self._start(engine, choices, config, image, bundle, folder)
+                title, built_for = bundle.manifest.title, bundle.manifest.platform
+                with emulation.explained(self._kind, title, built_for, ability.platform):
+                    return await self._start(engine, choices, config, image, bundle, folder)
 
     async def delete(self, sandbox_id: SandboxId) -> None:
         """Stop the container, remove it with its volumes, and remove its folder."""
-        folder, where, drop = None, None, None
+        folder: RuntimeFolder | None = None
+        where: Address | None = None
+        drop: str | None = None
         try:
             folder, facts = RuntimeFolder.find(sandbox_id, self._kind)
-            where, drop = Address(self._kind, facts["engine"]), facts.get("drop")
+            where = Address(self._kind, facts["engine"])
+            drop = facts.get("drop")
         except SandboxNotFound:  # a container may be left all the same
             if not re.fullmatch(rf"{self._kind}-[0-9a-f]+", sandbox_id):
                 return
@@ -109,7 +114,7 @@ class DockerProvider(SandboxProvider):
         async def end() -> None:
             release_lease(sandbox_id)  # first: then it ends even if it cannot be asked to
             name = container.name(sandbox_id)
-            asked = where or await asyncio.to_thread(locate, self._kind)
+            asked: Address = where or await asyncio.to_thread(locate, self._kind)
             async with _connected(asked) as engine:
                 with contextlib.suppress(ProviderError):  # then it is killed, with less ado
                     await asyncio.to_thread(engine.stop, name, grace=self._choices.stop_timeout)
@@ -148,7 +153,7 @@ class DockerProvider(SandboxProvider):
         return await deploy_locally(path, name=name, platform=platform, progress=self._progress)
 
     async def _image(
-        self, engine: Engine, ability: Ability, config: SandboxConfig, bundle: CachedBundle
+        self, engine: Engine, config: SandboxConfig, bundle: CachedBundle
     ) -> tuple[str, Image]:
         """Return the image that goes with the bundle and the engine, and its name there."""
         reference, image = await images.bring(
@@ -159,7 +164,6 @@ class DockerProvider(SandboxProvider):
             bundle.manifest.platform,
             image=config.image,
             found=image,
-            engine=ability.platform,
         )
         return reference, image
 
