@@ -114,13 +114,13 @@ class DockerProvider(SandboxProvider):
         async def end() -> None:
             release_lease(sandbox_id)  # first: then it ends even if it cannot be asked to
             name = container.name(sandbox_id)
-            asked: Address = where or await asyncio.to_thread(locate, self._kind)
-            async with _connected(asked) as engine:
+            here = await asyncio.to_thread(locate, self._kind) if where is None else where
+            async with _connected(here) as engine:
                 with contextlib.suppress(ProviderError):  # then it is killed, with less ado
                     await asyncio.to_thread(engine.stop, name, grace=self._choices.stop_timeout)
                 await _remove(engine, sandbox_id, folder)
                 if drop is not None and await asyncio.to_thread(engine.drop, drop):
-                    dropping.forget(asked, drop)
+                    dropping.forget(here, drop)
             if folder is not None:  # until here it says which engine to ask again
                 await asyncio.to_thread(folder.remove)
 
