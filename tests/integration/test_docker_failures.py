@@ -18,7 +18,7 @@ from images import image
 from images.bundles import bundle_that_runs
 from images.engine import Leftovers, loaded
 
-from agentix.errors import BundleError, ImageError, ProviderError
+from agentix.errors import ImageError, ProviderError
 from agentix.provider.base import SandboxConfig
 from agentix.provider.docker import DockerProviderConfig, images
 from agentix.provider.docker.address import Address
@@ -306,26 +306,6 @@ def test_an_engine_that_may_not_be_used_names_the_socket_and_the_remedy() -> Non
     assert "/run/x.sock" in message
     assert "group docker" in message
     assert "docker" not in why_no_connection(Address("podman", "unix:///run/x.sock"), denied)
-
-
-def test_platforms_that_differ_are_named_both(
-    leftovers: Leftovers, engine: EngineUnderTest, busybox: str, tmp_path: Path
-) -> None:
-    ours = image("busybox").architecture
-    other = "arm64" if ours == "amd64" else "amd64"
-    native = str(bundle_that_runs("exit 1", tmp_path))
-    foreign = str(bundle_that_runs("exit 1", tmp_path, platform=f"linux/{other}"))
-    both = rf"(?s)linux/({ours}.*linux/{other}|{other}.*linux/{ours})"
-    with loaded(engine.client, replace(image("busybox"), architecture=other)) as foreign_image:
-        begun = time.monotonic()
-        with pytest.raises(ImageError, match=both):
-            asyncio.run(engine.provider().create(SandboxConfig(image=foreign_image, bundle=native)))
-        with pytest.raises(ProviderError, match=both):
-            asyncio.run(engine.provider().create(SandboxConfig(image=busybox, bundle=foreign)))
-        config = SandboxConfig(image=busybox, bundle=native, platform=f"linux/{other}")
-        with pytest.raises(BundleError, match=both):
-            asyncio.run(engine.provider().create(config))
-        assert time.monotonic() - begun < 5
 
 
 def test_an_image_with_a_nix_that_is_no_folder_is_refused(

@@ -7,7 +7,7 @@ import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentix.errors import ImageError, ProviderError
+from agentix.errors import ImageError
 from agentix.provider.docker import dropping, loading
 from agentix.provider.docker.engine import Engine
 from agentix.provider.docker.pulling import pull
@@ -83,18 +83,11 @@ async def _pull(where: Address, reference: str, platform: str, progress: Progres
             stop.set()
 
 
-def require_platforms(
-    bundle: str, built_for: str, *, image: str, found: Image, engine: str
-) -> None:
-    """Check that the *bundle*, the *image* and the *engine* are for one platform.
+def require_platforms(bundle: str, built_for: str, *, image: str, found: Image) -> None:
+    """Check that the *bundle* and the *image* are for one platform.
 
-    Raises ProviderError or ImageError that names the two that differ.
+    Raises ImageError that names the two when they differ.
     """
-    if engine != built_for:
-        raise ProviderError(
-            f"bundle {bundle} is for {built_for}, but the Docker engine runs {engine};"
-            f" build it with --platform {engine}"
-        )
     if found.platform and found.platform != built_for:
         raise ImageError(
             f"image {image!r} is made for {found.platform}, but bundle {bundle} is for {built_for};"

@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Any
 from agentix.errors import ProviderError, SandboxNotFound
 from agentix.progress import SILENT
 from agentix.provider.base import Sandbox, SandboxId, SandboxInfo, SandboxProvider
-from agentix.provider.docker import container, dropping, emulation, images, limits, listing, stores, sweeping
+from agentix.provider.docker import (
+    container,
+    dropping,
+    emulation,
+    images,
+    limits,
+    listing,
+    stores,
+    sweeping,
+)
 from agentix.provider.docker.address import Address, locate
 from agentix.provider.docker.config import DockerProviderConfig
 from agentix.provider.docker.engine import TIMEOUT, Engine
