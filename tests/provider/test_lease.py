@@ -118,7 +118,7 @@ async def test_without_a_lease_nothing_is_held(tmp_path: Path) -> None:
     await hold_lease(RuntimeFolder(tmp_path / "no-1", "secret"), None)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGTERM])
 def test_a_process_that_is_killed_lets_go(runtime: LocalRuntime, signum: signal.Signals) -> None:
     with host(runtime, "held(); pause()") as process:
         assert goes_on(runtime)
@@ -136,8 +136,8 @@ def test_a_process_that_ends_without_a_word_lets_go(runtime: LocalRuntime) -> No
 
 @pytest.mark.parametrize(
     "work",
-    ["while True: pass", "time.sleep(600)", "sum(range(10**12))"],
-    ids=["python", "a blocking call", "a long C function"],
+    ["while True: pass", "sum(range(10**12))"],
+    ids=["python", "a long C function"],
 )
 def test_a_process_whose_loop_is_busy_holds_on(runtime: LocalRuntime, work: str) -> None:
     program = f"""
