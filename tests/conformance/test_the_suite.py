@@ -7,15 +7,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 from xml.etree import ElementTree as ET
 
 import pytest
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 TESTS = Path(__file__).resolve().parents[1]
+LONGEST = 900
 
 # All that has to fail, as beginnings of names; everything else has to pass, or be skipped.
 WRONG = {
@@ -101,36 +98,53 @@ WRONG = {
 
 @pytest.fixture(scope="module")
 def failed(bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """Run the suite on every provider in a pytest of its own; give what failed of which."""
-    report = tmp_path_factory.mktemp("report") / "report.xml"
-    result = subprocess.run(
-        [
-            *(sys.executable, "-m", "pytest", "bad_providers/suite.py", f"--junit-xml={report}"),
-            *("-q", "--tb=short", "-p", "no:cacheprovider", "-o", "junit_logging=no"),
-        ],
+    """Run the suite on every provider in two pytests of its own; give what failed of which."""
+    folder = tmp_path_factory.mktemp("reports")
+    classes = [f"bad_providers/suite.py::Test{name}" for name in WRONG]
+    running = [
+        (_start(classes[half::2], bundle, folder / f"{half}.xml"), folder / f"{half}.xml")
+        for half in range(2)
+    ]
+    found: dict[str, set[str]] = {}
+    try:
+        for process, report in running:
+            said, _ = process.communicate(timeout=LONGEST)
+            assert process.returncode == 1, said
+            found |= _failed(report)
+    finally:
+        for process, _ in running:
+            process.kill()
+            process.communicate()
+    return found
+
+
+def _start(classes: list[str], bundle: Path, report: Path) -> subprocess.Popen[str]:
+    quiet = ("-q", "--tb=short", "-p", "no:cacheprovider", "-o", "junit_logging=no")
+    return subprocess.Popen(
+        [sys.executable, "-m", "pytest", *classes, f"--junit-xml={report}", *quiet],
         cwd=TESTS,
         env=os.environ | {"AGENTIX_CONFORMANCE_BUNDLE": str(bundle)},
-        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         text=True,
-        timeout=280,
     )
-    assert result.returncode == 1, result.stdout + result.stderr
-    return dict(_failed(report))
 
 
-def _failed(report: Path) -> Iterator[tuple[str, set[str]]]:
+def _failed(report: Path) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for case in ET.parse(report).iter("testcase"):
         names = found.setdefault(case.attrib["classname"].rpartition(".Test")[2], set())
         if case.find("failure") is not None:
             names.add(case.attrib["name"].partition("[")[0])
         assert case.find("error") is None, f"{case.attrib}: it did not even run"
-    yield from found.items()
+    return found
 
 
 @pytest.mark.nix
 @pytest.mark.machine_store
 @pytest.mark.slow
+@pytest.mark.timeout(2 * LONGEST)
 @pytest.mark.parametrize("provider", WRONG)
 def test_what_is_wrong_fails_and_nothing_else(failed: dict[str, set[str]], provider: str) -> None:
     assert failed[provider] == WRONG[provider]
