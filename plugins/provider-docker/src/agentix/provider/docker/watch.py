@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 from typing import TYPE_CHECKING
 
 from agentix.provider.docker.threads import finished
@@ -12,8 +11,12 @@ from agentix.provider.kit import account
 if TYPE_CHECKING:
     from agentix.provider.docker.engine import Engine
 
-_LOOK_EVERY = 0.2
-_READ_EVERY = 5  # looks; what a container prints is read less often than whether it lives
+# Seconds from one look to the next. Looking costs the engine, and when many containers start at
+# once they need it themselves: the longer one takes, the rarer it is looked at.
+_FIRST_LOOK = 0.2
+_LONGER = 1.25
+_RAREST_LOOK = 1.0
+_READ_EVERY = 1.0  # what a container prints is read less often than whether it lives
 
 
 class Watch:
@@ -30,13 +33,16 @@ class Watch:
 
     async def death(self) -> str:
         """Return how the container ended, once it has."""
-        for looks in itertools.count(1):
-            await asyncio.sleep(_LOOK_EVERY)
+        pause, unread = _FIRST_LOOK, 0.0
+        while True:
+            await asyncio.sleep(pause)
+            unread += pause
+            pause = min(pause * _LONGER, _RAREST_LOOK)
             state = await finished(self._engine.state, self._name)
             if state is None:
-                break
-            if not state.running or looks % _READ_EVERY == 0:
+                return "its container was removed"
+            if not state.running or unread >= _READ_EVERY:
                 self._output = await finished(self._engine.output, self._name)
+                unread = 0.0
             if not state.running:
                 return state.end
-        return "its container was removed"
