@@ -16,9 +16,11 @@ from agentix.provider.docker import (
     container,
     dropping,
     emulation,
+    forwarding,
     images,
     limits,
     listing,
+    remote,
     stores,
     sweeping,
 )
@@ -27,6 +29,7 @@ from agentix.provider.docker.config import DockerProviderConfig
 from agentix.provider.docker.engine import TIMEOUT, Engine
 from agentix.provider.docker.leftovers import removed_meanwhile
 from agentix.provider.docker.problems import RefusedError
+from agentix.provider.docker.shipping import Shipment
 from agentix.provider.docker.threads import finished
 from agentix.provider.docker.watch import Watch
 from agentix.provider.kit import (
@@ -36,6 +39,7 @@ from agentix.provider.kit import (
     deploy_locally,
     hold_lease,
     release_lease,
+    stoppable,
     undone_on_error,
     until_ready,
 )
@@ -85,12 +89,17 @@ class DockerProvider(SandboxProvider):
             choices = limits.require(self._kind, ability, config.resource, self._choices)
             reference, image = await self._image(engine, config, bundle)
             folder = RuntimeFolder.create(self._kind, config.image)
+            name = container.name(folder.sandbox_id)
+            shipment = Shipment(engine, name, bundle, image) if where.remote else None
 
             async def undo() -> None:
                 release_lease(folder.sandbox_id)
                 try:
                     await _remove(engine, folder.sandbox_id, folder)
+                    if shipment is not None:
+                        await asyncio.to_thread(shipment.undo)
                 finally:
+                    await asyncio.to_thread(forwarding.end, folder.sandbox_id)
                     await asyncio.to_thread(folder.remove)
 
             what = f"removing what was made of sandbox {folder.sandbox_id}"
@@ -98,14 +107,16 @@ class DockerProvider(SandboxProvider):
                 drop = not self._choices.keep_images and dropping.may_go(where, reference)
                 folder.record(
                     {
-                        "engine": where.url,
+                        **where.facts(),
                         "drop": reference if drop else None,
                         "lease": self._choices.lease,
                     }
                 )
                 title, built_for = bundle.manifest.title, bundle.manifest.platform
                 with emulation.explained(self._kind, title, built_for, ability.platform):
-                    return await self._start(engine, choices, config, image, bundle, folder)
+                    return await self._start(
+                        engine, choices, config, image, bundle, folder, shipment
+                    )
 
     async def delete(self, sandbox_id: SandboxId) -> None:
         """Stop the container, remove it with its volumes, and remove its folder."""
@@ -114,7 +125,7 @@ class DockerProvider(SandboxProvider):
         drop: str | None = None
         try:
             folder, facts = RuntimeFolder.find(sandbox_id, self._kind)
-            where = Address(self._kind, facts["engine"])
+            where = Address.of(self._kind, facts)
             drop = facts.get("drop")
         except SandboxNotFound:  # a container may be left all the same
             if not re.fullmatch(rf"{self._kind}-[0-9a-f]+", sandbox_id):
@@ -130,6 +141,7 @@ class DockerProvider(SandboxProvider):
                 await _remove(engine, sandbox_id, folder)
                 if drop is not None and await asyncio.to_thread(engine.drop, drop):
                     dropping.forget(here, drop)
+            await asyncio.to_thread(forwarding.end, sandbox_id)
             if folder is not None:  # until here it says which engine to ask again
                 await asyncio.to_thread(folder.remove)
 
@@ -144,10 +156,13 @@ class DockerProvider(SandboxProvider):
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a new handle of a container that runs, also from another process."""
         folder, facts = RuntimeFolder.find(sandbox_id, self._kind)
-        async with _connected(Address(self._kind, facts["engine"])) as engine:
-            state = await finished(engine.state, container.name(sandbox_id))
+        where, name = Address.of(self._kind, facts), container.name(sandbox_id)
+        async with _connected(where) as engine:
+            state = await finished(engine.state, name)
         if state is None or not state.running:
             raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it, or create another")
+        if where.remote:
+            folder = await finished(forwarding.reach, folder, where, name)
         await hold_lease(folder, facts.get("lease"))
         return _handle(folder)
 
@@ -190,6 +205,7 @@ class DockerProvider(SandboxProvider):
         image: Image,
         bundle: CachedBundle,
         folder: RuntimeFolder,
+        shipment: Shipment | None,
     ) -> Sandbox:
         name = container.name(folder.sandbox_id)
         settings = container.settings(self._choices, config, image, folder)
@@ -202,40 +218,53 @@ class DockerProvider(SandboxProvider):
             await finished(engine.remove, name)
             merged = stores.learn(image, config.image, kind)
         source = partial(container.source, choices)
-        mounts = stores.mounts(bundle, config.image, source, merged=merged)
-        host = container.host_settings(choices, config.resource, mounts, folder)
+        if shipment is None:
+            mounts = stores.mounts(bundle, config.image, source, merged=merged)
+            host = container.host_settings(choices, config.resource, mounts, folder)
+        else:
+            mounts = remote.mounts(bundle, config.image, merged=merged)
+            host = container.host_settings(choices, config.resource, (), folder)
+            settings, host = remote.settings(settings), host | {"mounts": mounts}
         await self._create(engine, name, settings, host)
-        try:
-            await self._run(engine, name, settings, host)
-        except RefusedError as error:
-            if config.resource and config.resource.gpu and "device driver" in error.reason:
-                raise limits.no_gpu(self._kind, config.resource.gpu, error.reason) from error
-            raise
-        watch = Watch(engine, name)
-        within = self._choices.start_timeout
-        await until_ready(folder, death=watch.death, account=watch.account, within=within)
+        async with contextlib.AsyncExitStack() as telling:
+            if shipment is not None:
+                await stoppable(partial(shipment.send, progress=self._progress), name=name)
+                told = await finished(remote.tell, engine.where, name, folder)
+                telling.callback(told.close)
+            try:
+                await self._run(engine, name, settings, host)
+            except RefusedError as error:
+                if config.resource and config.resource.gpu and "device driver" in error.reason:
+                    raise limits.no_gpu(self._kind, config.resource.gpu, error.reason) from error
+                raise
+            if shipment is not None:
+                folder = await finished(forwarding.reach, folder, engine.where, name)
+            watch = Watch(engine, name)
+            within = self._choices.start_timeout
+            await until_ready(folder, death=watch.death, account=watch.account, within=within)
         await hold_lease(folder, self._choices.lease)
         return _handle(folder)
 
     async def _create(
         self, engine: Engine, name: str, settings: dict[str, Any], host: dict[str, Any]
     ) -> None:
-        if engine.where in self._low:
-            host = host | {"ulimits": limits.no_higher_than(engine.peer)}
         limits.kept(self._kind, await finished(engine.create, name, settings, host))
 
     async def _run(
         self, engine: Engine, name: str, settings: dict[str, Any], host: dict[str, Any]
     ) -> None:
+        """Create the container and start it, with less than the engine would give if need be."""
+        if engine.where in self._low:
+            host = host | {"ulimits": limits.no_higher_than(engine.peer)}
+        await self._create(engine, name, settings, host)
         try:
             await finished(engine.start, name)
         except RefusedError as error:
-            if engine.where in self._low or not limits.are_too_high(error.reason):
+            if "ulimits" in host or not limits.are_too_high(error.reason):
                 raise
             self._low.add(engine.where)
             await finished(engine.remove, name)
-            await self._create(engine, name, settings, host)
-            await finished(engine.start, name)
+            await self._run(engine, name, settings, host)
 
 
 class PodmanProvider(DockerProvider):
@@ -258,6 +287,11 @@ async def _remove(engine: Engine, sandbox_id: str, folder: RuntimeFolder | None)
             await asyncio.to_thread(engine.stop, name, grace=0)
             await asyncio.to_thread(sweeping.empty, engine, name, folder.mount)
     await asyncio.to_thread(engine.remove, name)
+
+
+async def _runs(engine: Engine, sandbox_id: str) -> bool:
+    state = await finished(engine.state, container.name(sandbox_id))
+    return state is not None and state.running
 
 
 def _handle(folder: RuntimeFolder) -> Sandbox:
