@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import io
 import json
@@ -11,16 +12,19 @@ import tarfile
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import docker
 import pytest
 from images.archives import write_docker_archive, write_oci_layout, write_rootfs_tar
 from images.bundles import bundle_that_runs
 from images.registry import Published, Registry
 
+from agentix import platforms
 from agentix.errors import ImageError, ProviderError
 from agentix.provider.base import SandboxConfig
 from agentix.provider.docker import images
 from agentix.provider.docker.engine import Engine
 from agentix.provider.docker.loading import REPOSITORY
+from agentix.provider.kit import ImageArchive, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -74,19 +78,30 @@ def task(task_image: Callable[[str], TaskImage], tmp_path: Path) -> TaskImage:
     return replace(busybox, rootfs=rootfs)
 
 
-@pytest.fixture(autouse=True)
-def _nothing_stays(engine: EngineUnderTest) -> Iterator[None]:
-    """Whatever a test has had loaded goes with it."""
-    before = archives(engine)
-    yield
-    for name in archives(engine) - before:
-        engine.client.images.remove(name, force=True)
+@pytest.fixture
+def named(engine: EngineUnderTest) -> Iterator[Callable[[Path], str]]:
+    """Give the name that an archive gets in the engine, which loses it when the test is over."""
+    names = set()
+
+    def name(archive: Path) -> str:
+        architecture = platforms.current().debian
+        found = f"{REPOSITORY}:{ImageArchive(archive, architecture, Stop()).digest()}"
+        names.add(found)
+        return found
+
+    yield name
+    for each in names:
+        if has(engine, each):
+            engine.client.images.remove(each, force=True)
 
 
-def archives(engine: EngineUnderTest) -> set[str]:
-    """Return the names of images that were loaded from archives."""
-    tags = {tag for image in engine.client.images.list() for tag in image.tags}
-    return {tag for tag in tags if tag.startswith(REPOSITORY)}
+def has(engine: EngineUnderTest, name: str) -> bool:
+    """Tell whether the engine has an image of that name."""
+    try:
+        engine.client.api.inspect_image(name)
+    except docker.errors.ImageNotFound:
+        return False
+    return True
 
 
 async def said(engine: EngineUnderTest, image: object, folder: Path, heard: Heard) -> str:
@@ -122,12 +137,15 @@ async def test_an_archive_is_loaded_once_whoever_asks_and_takes_nobodys_name(
     leftovers: Leftovers,
     task: TaskImage,
     tmp_path: Path,
+    named: Callable[[Path], str],
     form: Callable[[TaskImage, Path], Path],
 ) -> None:
-    archive, before = form(task, tmp_path / "image"), archives(engine)
+    archive = form(task, tmp_path / "image")
+    name = named(archive)
+    assert not has(engine, name)
     size = (task.rootfs / "bin/busybox").stat().st_size
     heard = Heard()
-    every = await asyncio.gather(*(said(engine, archive, tmp_path, heard) for _ in range(3)))
+    every = await asyncio.gather(*(said(engine, archive, tmp_path, heard) for _ in range(2)))
     assert all((task.rootfs / "unique").read_text().strip() in each for each in every), every
     assert heard.amount >= size
     heard = Heard()
@@ -136,9 +154,8 @@ async def test_an_archive_is_loaded_once_whoever_asks_and_takes_nobodys_name(
         engine, again, tmp_path, heard
     )
     assert heard.steps == []
-    assert len(archives(engine) - before) == 1
-    tags = {tag for image in engine.client.images.list() for tag in image.tags}
-    assert not [tag for tag in tags if "taken" in tag]
+    assert has(engine, name)
+    assert not has(engine, "agentix-test/taken:1")
 
 
 def changed(source: Path, target: Path, change: Callable[[str, bytes], bytes | None]) -> Path:
@@ -160,6 +177,13 @@ def without_layers(name: str, content: bytes) -> bytes | None:
 def other_layers(name: str, content: bytes) -> bytes | None:
     is_layer = name.endswith("layer.tar") or (name.startswith("blobs") and content[:1] != b"{")
     return content[:-1] + b"x" if is_layer else content
+
+
+def described(archive: Path) -> str:
+    """Return the digest by which the image would be known, if it is one."""
+    with contextlib.suppress(ImageError):
+        return ImageArchive(archive, platforms.current().debian, Stop()).digest()
+    return "none"
 
 
 def two_images(name: str, content: bytes) -> bytes | None:
@@ -186,14 +210,13 @@ async def test_an_archive_that_is_damaged_is_one_line_and_leaves_nothing(
     reason: str,
 ) -> None:
     monkeypatch.setenv("AGENTIX_CACHE_DIR", str(tmp_path / "cache"))
-    before = archives(engine)
     bad = changed(form(task, tmp_path / "image"), tmp_path / "bad", change)
     config = SandboxConfig(image=str(bad), bundle=str(bundle_that_runs("exit 1", tmp_path)))
     with pytest.raises(ImageError, match=reason) as caught:
         await engine.provider().create(config)
     assert "\n" not in str(caught.value)
     assert str(bad) in str(caught.value)
-    assert archives(engine) == before
+    assert not has(engine, f"{REPOSITORY}:{described(bad)}")
     assert list((tmp_path / "cache/staging").glob("*")) == []
 
 
@@ -213,10 +236,11 @@ async def test_a_load_that_nobody_wants_any_more_leaves_nothing(
     task: TaskImage,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    named: Callable[[Path], str],
 ) -> None:
     monkeypatch.setenv("AGENTIX_CACHE_DIR", str(tmp_path / "cache"))
     (task.rootfs / "large").write_bytes(os.urandom(1 << 22))
-    archive, before = as_docker(task, tmp_path / "image"), archives(engine)
+    archive = as_docker(task, tmp_path / "image")
     config = SandboxConfig(image=str(archive), bundle=str(bundle_that_runs("exit 1", tmp_path)))
     loop, begun, load = asyncio.get_running_loop(), asyncio.Event(), Engine.load
 
@@ -238,7 +262,7 @@ async def test_a_load_that_nobody_wants_any_more_leaves_nothing(
     cancelled.set()
     with pytest.raises(asyncio.CancelledError):
         await creating
-    assert archives(engine) == before
+    assert not has(engine, named(archive))
     assert list((tmp_path / "cache/staging").glob("*")) == []
 
 
@@ -248,6 +272,7 @@ async def test_an_image_that_goes_at_the_last_moment_is_brought_again(
     task: TaskImage,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    named: Callable[[Path], str],
 ) -> None:
     bring, brought = images.bring, []
 
@@ -262,7 +287,7 @@ async def test_an_image_that_goes_at_the_last_moment_is_brought_again(
     archive = as_docker(task, tmp_path / "image")
     unique = (task.rootfs / "unique").read_text().strip()
     assert unique in await said(engine, archive, tmp_path, Heard())
-    assert len(brought) == 2
+    assert brought == [named(archive)] * 2
 
 
 @pytest.mark.nix
@@ -273,13 +298,10 @@ async def test_images_that_are_not_kept_go_with_the_last_sandbox_of_them(
     task: TaskImage,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    named: Callable[[Path], str],
 ) -> None:
     monkeypatch.setenv("AGENTIX_CACHE_DIR", str(tmp_path / "cache"))
     provider = engine.provider(keep_images=False)
-    before = {image.id for image in engine.client.images.list()}
-
-    def here() -> set[Any]:
-        return {image.id for image in engine.client.images.list()} - before
 
     def config(image: object) -> SandboxConfig:
         return SandboxConfig(image=str(image), bundle=numpy_bundle.path)
@@ -287,17 +309,20 @@ async def test_images_that_are_not_kept_go_with_the_last_sandbox_of_them(
     archive = as_docker(task, tmp_path / "image")
     async with provider.session(config(archive)):
         async with provider.session(config(archive)):
-            assert len(here()) == 1
-        assert len(here()) == 1
-    assert here() == set()
+            assert has(engine, named(archive))
+        assert has(engine, named(archive))
+    assert not has(engine, named(archive))
 
     async with Registry(Published.of(task, tmp_path), tmp_path).serving() as registry:
-        async with provider.session(config(registry.reference)):
-            assert len(here()) == 1
-        assert here() == set()
+        name = registry.reference
+        async with provider.session(config(name)):
+            assert has(engine, name)
+        assert not has(engine, name)
         # What was there before is not ours to remove.
-        await asyncio.to_thread(engine.client.images.pull, registry.reference)
-        async with provider.session(config(registry.reference)):
-            pass
-        assert len(here()) == 1
-        engine.client.images.remove(registry.reference, force=True)
+        await asyncio.to_thread(engine.client.images.pull, name)
+        try:
+            async with provider.session(config(name)):
+                pass
+            assert has(engine, name)
+        finally:
+            engine.client.images.remove(name, force=True)
