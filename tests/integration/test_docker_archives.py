@@ -98,7 +98,7 @@ def named(engine: EngineUnderTest) -> Iterator[Callable[[Path], str]]:
 def has(engine: EngineUnderTest, name: str) -> bool:
     """Tell whether the engine has an image of that name."""
     try:
-        engine.client.api.inspect_image(name)
+        engine.client.api.inspect_image(name)  # type: ignore[no-untyped-call]
     except docker.errors.ImageNotFound:
         return False
     return True
