@@ -157,13 +157,15 @@ class DockerProvider(SandboxProvider):
         """Return a new handle of a container that runs, also from another process."""
         folder, facts = RuntimeFolder.find(sandbox_id, self._kind)
         where, name = Address.of(self._kind, facts), container.name(sandbox_id)
+        ended = f"sandbox {sandbox_id} has ended; delete it, or create another"
         async with _connected(where) as engine:
             state = await finished(engine.state, name)
-        if state is None or not state.running:
-            raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it, or create another")
-        if where.remote:
-            folder = await finished(forwarding.reach, folder, where, name)
-        await hold_lease(folder, facts.get("lease"))
+            if state is None or not state.running:
+                raise SandboxNotFound(ended)
+            if where.remote:
+                folder = await finished(forwarding.reach, folder, where, name)
+            if not await Watch(engine, name).outlives(hold_lease(folder, facts.get("lease"))):
+                raise SandboxNotFound(ended)
         return _handle(folder)
 
     async def list(self) -> builtins.list[ListedSandbox]:
@@ -225,6 +227,8 @@ class DockerProvider(SandboxProvider):
             mounts = remote.mounts(bundle, config.image, merged=merged)
             host = container.host_settings(choices, config.resource, (), folder)
             settings, host = remote.settings(settings), host | {"mounts": mounts}
+        if engine.where in self._low:
+            host = host | {"ulimits": limits.no_higher_than(engine.peer)}
         await self._create(engine, name, settings, host)
         async with contextlib.AsyncExitStack() as telling:
             if shipment is not None:
@@ -253,10 +257,6 @@ class DockerProvider(SandboxProvider):
     async def _run(
         self, engine: Engine, name: str, settings: dict[str, Any], host: dict[str, Any]
     ) -> None:
-        """Create the container and start it, with less than the engine would give if need be."""
-        if engine.where in self._low:
-            host = host | {"ulimits": limits.no_higher_than(engine.peer)}
-        await self._create(engine, name, settings, host)
         try:
             await finished(engine.start, name)
         except RefusedError as error:
@@ -264,7 +264,9 @@ class DockerProvider(SandboxProvider):
                 raise
             self._low.add(engine.where)
             await finished(engine.remove, name)
-            await self._run(engine, name, settings, host)
+            lower = host | {"ulimits": limits.no_higher_than(engine.peer)}
+            await self._create(engine, name, settings, lower)
+            await finished(engine.start, name)
 
 
 class PodmanProvider(DockerProvider):
@@ -287,11 +289,6 @@ async def _remove(engine: Engine, sandbox_id: str, folder: RuntimeFolder | None)
             await asyncio.to_thread(engine.stop, name, grace=0)
             await asyncio.to_thread(sweeping.empty, engine, name, folder.mount)
     await asyncio.to_thread(engine.remove, name)
-
-
-async def _runs(engine: Engine, sandbox_id: str) -> bool:
-    state = await finished(engine.state, container.name(sandbox_id))
-    return state is not None and state.running
 
 
 def _handle(folder: RuntimeFolder) -> Sandbox:

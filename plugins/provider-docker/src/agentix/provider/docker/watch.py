@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from agentix.provider.docker.threads import finished
 from agentix.provider.kit import account
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
     from agentix.provider.docker.engine import Engine
 
 # Seconds from one look to the next. Looking costs the engine, and when many containers start at
@@ -46,3 +48,18 @@ class Watch:
                 unread = 0.0
             if not state.running:
                 return state.end
+
+    async def outlives(self, work: Coroutine[Any, Any, None]) -> bool:
+        """Carry *work* out, or return False as soon as the container has ended instead."""
+        working, dying = asyncio.create_task(work), asyncio.create_task(self.death())
+        try:
+            await asyncio.wait({working, dying}, return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                dying.result()
+                return False
+            working.result()
+            return True
+        finally:
+            for task in (working, dying):
+                task.cancel()
+            await asyncio.gather(working, dying, return_exceptions=True)
