@@ -1,5 +1,5 @@
 # Thin: each target is one command that a person could type.
-.PHONY: help setup demo test check fuzz soak bench pins requirements clean
+.PHONY: help setup demo test check fuzz soak scale bench pins requirements clean
 
 PYTHON := .venv/bin/python
 
@@ -25,6 +25,9 @@ fuzz: setup ## throw hostile bytes at every reader, SECONDS=60 each
 
 soak: setup ## call one runtime in every way while things break, for MINUTES=10
 	@$(PYTHON) tests/soak --minutes $(or $(MINUTES),10)
+
+scale: setup ## as many sandboxes at once as promised; create and cancel 200 times, SEED=1 each
+	@AGENTIX_SCALE=$(or $(SEED),1) $(PYTHON) -m pytest tests/scale
 
 bench: setup ## measure, each number next to its reference
 	@$(PYTHON) tests/benchmarks

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import gc
 import inspect
+import os
 import shutil
 import signal
 import subprocess
@@ -64,11 +65,27 @@ def _no_engine() -> str | None:
     return None
 
 
+def _podman() -> str | None:
+    if shutil.which("podman") is None:
+        return "Podman is not installed (tools/setup.sh tests installs it or says why not)"
+    # Without these, an ordinary user's containers have no network, or only one user.
+    for needed in () if os.getuid() == 0 else ("slirp4netns", "newuidmap"):
+        if shutil.which(needed) is None:
+            return f"{needed} is not installed (tools/setup.sh tests installs it or says why not)"
+    if os.getuid() != 0 and not os.access("/dev/net/tun", os.R_OK | os.W_OK):
+        return "ordinary users have no network here: they may not use /dev/net/tun"
+    # What Podman does first of all; a machine that forbids it runs no containers either.
+    probe = ["unshare", "--mount", "true"] if os.getuid() == 0 else ["podman", "unshare", "true"]
+    result = subprocess.run(probe, capture_output=True, text=True, timeout=60)
+    return None if result.returncode == 0 else f"Podman cannot run here: {result.stderr.strip()}"
+
+
 MARKERS = {
     "nix": _nix,
     "machine_store": _machine_store,
     "bubblewrap": _bubblewrap,
     "docker": _docker,
+    "podman": _podman,
 }
 
 

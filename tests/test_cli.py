@@ -26,11 +26,11 @@ def test_help_lists_every_command_on_one_screen() -> None:
     done = agentix("--help")
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) <= 24
-    for command in ("build", "lock", "fetch", "deploy", "plugin"):
+    for command in ("build", "lock", "fetch", "deploy", "sandbox", "plugin"):
         assert f" {command} " in done.stdout
 
 
-@pytest.mark.parametrize("command", ["build", "lock", "fetch", "deploy", "plugin"])
+@pytest.mark.parametrize("command", ["build", "lock", "fetch", "deploy", "sandbox", "plugin"])
 def test_every_command_explains_itself(command: str) -> None:
     done = agentix(command, "--help")
     assert done.returncode == 0

@@ -68,5 +68,6 @@ def test_import_alone_loads_nothing_heavy() -> None:
 
 
 def test_each_plugin_imports_first_in_a_fresh_interpreter() -> None:
-    for module in ("agentix.provider.docker", "agentix.provider.bubblewrap", "agentix_runtime"):
+    plugins = ("apptainer", "bubblewrap", "daytona", "docker", "e2b", "uv")
+    for module in (*(f"agentix.provider.{name}" for name in plugins), "agentix_runtime"):
         subprocess.run([sys.executable, "-W", "error", "-c", f"import {module}"], check=True)

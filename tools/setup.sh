@@ -54,13 +54,27 @@ environment() {
     printf '%s\n' "$wanted" >"$stamp"
 }
 
-# What only tests need: the root of another Debian, and Docker. A machine that forbids one of them
-# skips the tests that need it, visibly.
+# What only tests need: the root of another Debian, images of registries, Docker, Podman, and an
+# emulator of another machine. One that cannot be had skips the tests that need it, visibly.
 tests() {
     # Only root can make another Debian's root.
     [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || (install debootstrap) ||
         say "debootstrap: cannot be installed; its test is skipped"
+    command -v skopeo >/dev/null || (install skopeo) || say "skopeo: cannot be installed; its tests are skipped"
     docker_engine
+    podman_programs
+    [ -e /usr/lib/binfmt.d/qemu-aarch64.conf ] || (install qemu-user-static) ||
+        say "qemu: cannot be installed; the tests of other machines' programs are skipped"
+}
+
+# The tests start Podman themselves, so it only has to be there: after Docker, whose runc it can use,
+# and with what an ordinary user's containers need.
+podman_programs() {
+    set --
+    command -v podman >/dev/null || set -- "$@" podman
+    command -v slirp4netns >/dev/null || set -- "$@" slirp4netns
+    command -v newuidmap >/dev/null || set -- "$@" uidmap
+    [ $# = 0 ] || (install "$@") || say "Podman: cannot be installed; its tests are skipped"
 }
 
 docker_engine() {

@@ -31,10 +31,13 @@ def cache_root() -> Path:
     return Path(chosen) if chosen else user_cache_path("agentix-test-images")
 
 
-def build(recipe: Recipe, cache: Path | None = None) -> TaskImage:
-    """Return the image that *recipe* describes; the cache holds it afterwards."""
+def build(recipe: Recipe, cache: Path | None = None, machine: str | None = None) -> TaskImage:
+    """Return the image that *recipe* describes, for this machine or for another kind of *machine*.
+
+    The cache holds it afterwards.
+    """
     cache = cache or cache_root()
-    machine = platform.machine()
+    machine = machine or platform.machine()
     digest = hashlib.sha256(f"{FORMAT} {machine} {recipe!r}".encode()).hexdigest()[:16]
     target = cache / "images" / f"{recipe.name}-{digest}"
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -62,7 +65,12 @@ def build(recipe: Recipe, cache: Path | None = None) -> TaskImage:
 
 def _fill(rootfs: Path, recipe: Recipe, machine: str, scratch: Path, cache: Path) -> None:
     if recipe.packages:
-        unpack(download(recipe.suite, recipe.packages, cache, alone=recipe.alone), rootfs)
+        # apt's own idea of this machine needs no folder of its own.
+        other = None if machine == platform.machine() else MACHINES[machine]
+        debs = download(
+            recipe.suite, recipe.packages, cache, alone=recipe.alone, architecture=other
+        )
+        unpack(debs, rootfs)
     for name in LEFT_OUT:
         shutil.rmtree(rootfs / name, ignore_errors=True)
     for name in recipe.folders:

@@ -19,11 +19,14 @@ def numpy_task(scratch: Path) -> CachedBundle:
     from agentix.build.build import build_bundle
     from agentix.bundle import BundleCache
 
-    # A copy, so that no lock or output appears among the sources.
-    project = shutil.copytree(PROJECT, scratch / PROJECT.name)
-    built = build_bundle(project, output=scratch)
     if str(PROJECT) not in sys.path:
         sys.path.insert(0, str(PROJECT))
+    # Whoever has no Nix gets it from who has.
+    if built := os.environ.get("AGENTIX_TEST_BUNDLE"):
+        return BundleCache().open(built)
+    # A copy, so that no lock or output appears among the sources.
+    project = shutil.copytree(PROJECT, scratch / PROJECT.name)
+    built_here = build_bundle(project, output=scratch)
     scratch.chmod(0o755)
     # A folder whose name no engine could take in the form a:b:ro.
-    return BundleCache(Path(os.fspath(scratch), "a cache: of bundles")).open(built.path)
+    return BundleCache(Path(os.fspath(scratch), "a cache: of bundles")).open(built_here.path)

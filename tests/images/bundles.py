@@ -14,12 +14,19 @@ from images.recipes import image
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from images.config import TaskImage
+
 SHELL = "0" * 32 + "-busybox"
 ROOT = "1" * 32 + "-bundle"
 
 
-def bundle_that_runs(script: str, folder: Path, *, platform: str | None = None) -> Path:
-    """Return a cache entry below *folder* whose bootstrap.sh is *script*, run by busybox."""
+def bundle_that_runs(
+    script: str, folder: Path, *, platform: str | None = None, busybox: TaskImage | None = None
+) -> Path:
+    """Return a cache entry below *folder* whose bootstrap.sh is *script*, run by *busybox*.
+
+    That is this machine's, whatever *platform* the bundle says it is for, unless one is given.
+    """
     manifest = {
         "format": 1,
         "name": "scripted",
@@ -40,7 +47,7 @@ def bundle_that_runs(script: str, folder: Path, *, platform: str | None = None) 
     store = entry / "nix/store"
     for path in (store / SHELL / "bin", store / ROOT / "runtime", entry / "nix/run"):
         path.mkdir(parents=True)
-    shutil.copy(image("busybox").rootfs / "bin/busybox", store / SHELL / "bin/busybox")
+    shutil.copy((busybox or image("busybox")).rootfs / "bin/busybox", store / SHELL / "bin/busybox")
     bootstrap = store / ROOT / "runtime/bootstrap.sh"
     bootstrap.write_text(f"#!/nix/store/{SHELL}/bin/busybox sh\n{script}\n")
     (entry / "nix/runtime").symlink_to(f"/nix/store/{ROOT}/runtime")

@@ -66,11 +66,22 @@ def held(file: Path) -> Iterator[None]:
         os.close(lock)
 
 
-def download(suite: str, packages: Sequence[str], cache: Path, *, alone: bool) -> list[Path]:
-    """Return the .debs of *packages* and, unless *alone*, of all they depend on."""
+def download(
+    suite: str,
+    packages: Sequence[str],
+    cache: Path,
+    *,
+    alone: bool,
+    architecture: str | None = None,
+) -> list[Path]:
+    """Return the .debs of *packages* and, unless *alone*, of all they depend on.
+
+    They are for this machine unless an *architecture* is named, as Debian does it.
+    """
     cache.mkdir(parents=True, exist_ok=True)
-    with held(cache / f"{suite}.lock"):
-        apt = _Apt(suite, cache / suite)
+    name = suite if architecture is None else f"{suite}-{architecture}"
+    with held(cache / f"{name}.lock"):
+        apt = _Apt(suite, cache / name, architecture)
         if apt.update():
             return apt.fetch(packages, alone=alone)
         try:
@@ -84,14 +95,14 @@ def download(suite: str, packages: Sequence[str], cache: Path, *, alone: bool) -
 class _Apt:
     """apt for one suite, in a folder of its own."""
 
-    def __init__(self, suite: str, root: Path) -> None:
+    def __init__(self, suite: str, root: Path, architecture: str | None) -> None:
         self.root = root
         for name in ("lists/partial", "archives/partial", "none/partial"):
             (root / name).mkdir(parents=True, exist_ok=True)
         # An empty database: nothing counts as installed, so a closure is complete.
         (root / "status").write_text("")
         self.source = f"deb [signed-by={KEYRING}] {mirror()} {suite} main\n"
-        self.options = {
+        self.options: dict[str, Path | str] = {
             "Dir::State": root,
             "Dir::State::lists": root / "lists",
             "Dir::State::status": root / "status",
@@ -106,6 +117,8 @@ class _Apt:
             "Acquire::Retries": "3",
             "Debug::NoLocking": "true",
         }
+        if architecture is not None:
+            self.options |= {"APT::Architecture": architecture, "APT::Architectures": architecture}
 
     def update(self, *, again: bool = False) -> bool:
         """Fetch the index of the suite unless it is here; return whether it was fetched."""

@@ -52,7 +52,7 @@ class Leftovers:
 
     def folders(self) -> list[str]:
         """Return the folders of sandboxes that are still there."""
-        return sorted(path.name for path in self._folder.glob("*"))
+        return sorted(path.name for path in self._folder.glob("*") if path.is_dir())
 
     async def appear(self) -> None:
         """Wait until there is a container of ours."""

@@ -164,6 +164,9 @@ RECIPES = {
 }
 
 
-def image(name: str) -> TaskImage:
-    """Return the image called *name*, made now if it is not in the cache."""
-    return build(RECIPES[name])
+def image(name: str, machine: str | None = None) -> TaskImage:
+    """Return the image called *name*, made now if it is not in the cache.
+
+    It is for this machine, or for another kind of *machine*, such as ``aarch64``.
+    """
+    return build(RECIPES[name], machine=machine)

@@ -7,8 +7,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import docker
 import pytest
+from engines import ENGINES, EngineUnderTest, docker_engine, podman_engine
 from images import TaskImage, image
 from images.bundled import numpy_task
 from images.debian import ImagesUnavailable
@@ -16,6 +16,8 @@ from images.engine import Leftovers, loaded
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    import docker
 
     from agentix.bundle import CachedBundle
 
@@ -39,11 +41,16 @@ def task_image() -> Callable[[str], TaskImage]:
     return obtain
 
 
+@pytest.fixture(scope="session", params=ENGINES)
+def engine(request: pytest.FixtureRequest) -> Iterator[EngineUnderTest]:
+    """Each engine in turn."""
+    with docker_engine() if request.param == "docker" else podman_engine() as engine:
+        yield engine
+
+
 @pytest.fixture(scope="session")
-def client() -> Iterator[docker.DockerClient]:
-    client = docker.from_env()
-    yield client
-    client.close()
+def client(engine: EngineUnderTest) -> docker.DockerClient:
+    return engine.client
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from images.archives import write_docker_archive, write_rootfs_tar
 from agentix import SandboxConfig
 from agentix.provider.base import SandboxId
 from agentix.provider.bubblewrap import BubblewrapProvider, BubblewrapProviderConfig
-from agentix.provider.bubblewrap.process_ref import ProcessRef
+from agentix.provider.kit import ProcessRef
 from agentix.provider.runtime_folder import RuntimeFolder
 
 if TYPE_CHECKING:

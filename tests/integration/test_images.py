@@ -6,7 +6,9 @@ One session is opened for each image and provider; the tests look at what was se
 from __future__ import annotations
 
 import asyncio
+import os
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -14,12 +16,14 @@ from urllib.parse import unquote
 import docker
 import numpy as np
 import pytest
+from engines import docker_engine
 from images import RECIPES
+from images.apptainer import apptainer
 from images.archives import write_docker_archive, write_oci_layout
 from images.engine import loaded
 from images.recipes import OTHER_PYTHON
 
-from agentix import Failed, SandboxConfig, providers
+from agentix import Failed, SandboxConfig
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -73,9 +77,9 @@ class Seen:
 
 
 def cases() -> Iterator[Any]:
-    for provider in ("bubblewrap", "docker"):
+    for provider in ("apptainer", "bubblewrap", "docker"):
         for name in RECIPES:
-            mark = getattr(pytest.mark, provider)
+            mark = pytest.mark.docker if provider == "docker" else pytest.mark.bubblewrap
             yield pytest.param((provider, name), marks=mark, id=f"{provider}-{name}")
 
 
@@ -89,22 +93,25 @@ def seen(
     provider, name = request.param
     task = task_image(name)
     if provider == "docker":
-        client = request.getfixturevalue("client")  # only here: the others need no engine
-        with loaded(client, task) as reference:
-            seen = asyncio.run(visit(provider, reference, task, numpy_bundle))
+        # Only here: the others need no engine.
+        with docker_engine() as engine, loaded(engine.client, task) as reference:
+            seen = asyncio.run(visit(choices_of(provider), reference, task, numpy_bundle))
             label = f"agentix.sandbox={seen.sandbox_id}"
-            left = client.containers.list(all=True, filters={"label": label})
-            seen.left["containers"] = [each.name for each in left]
+            left = engine.client.containers.list(all=True, filters={"label": label})
+            seen.left["containers"] = [str(each.name) for each in left]
             yield seen
         return
     scratch = tmp_path_factory.mktemp(name)
     archive = FORMS[name](task, scratch / "image.tar", tag=f"{name}:1")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("AGENTIX_CACHE_DIR", str(scratch / "cache"))
-        yield asyncio.run(visit(provider, str(archive), task, numpy_bundle))
+        choices = choices_of(provider, scratch)
+        yield asyncio.run(visit(choices, str(archive), task, numpy_bundle))
 
 
-async def visit(provider: str, reference: str, task: TaskImage, bundle: CachedBundle) -> Seen:
+async def visit(
+    choices: Callable[..., Any], reference: str, task: TaskImage, bundle: CachedBundle
+) -> Seen:
     """Open one session, and call everything that the tests want to know."""
     import numpy_task as probe
 
@@ -125,10 +132,9 @@ async def visit(provider: str, reference: str, task: TaskImage, bundle: CachedBu
         code = "import sys; print(sys.prefix, '%d.%d' % sys.version_info[:2], sys.executable)"
         calls["python"] = (probe.run, [[task.python, "-c", code]])
     seen = Seen(task, bundle)
-    kind = providers().get(provider)
-    choices = load_choices(provider)(read_only=task.read_only)
+    provider = choices(read_only=task.read_only).to_provider()
     config = SandboxConfig(image=reference, bundle=str(bundle.path), env=ADDED)
-    async with kind(choices).session(config, timeout=60) as sandbox:  # type: ignore[call-arg]
+    async with provider.session(config, timeout=60) as sandbox:
         for name, (function, arguments) in calls.items():
             seen.answers[name] = await sandbox.try_remote(function, *arguments)
     folder = Path(unquote(sandbox.runtime_url.removeprefix("http+unix://"))).parents[1]
@@ -139,11 +145,17 @@ async def visit(provider: str, reference: str, task: TaskImage, bundle: CachedBu
     return seen
 
 
-def load_choices(provider: str) -> Any:
+def choices_of(provider: str, scratch: Path | None = None) -> Callable[..., Any]:
+    """Return what makes a configuration of *provider*."""
     if provider == "docker":
         from agentix.provider.docker import DockerProviderConfig
 
         return DockerProviderConfig
+    if provider == "apptainer":
+        from agentix.provider.apptainer import ApptainerProviderConfig
+
+        assert scratch is not None
+        return partial(ApptainerProviderConfig, program=apptainer(scratch))
     from agentix.provider.bubblewrap import BubblewrapProviderConfig
 
     return BubblewrapProviderConfig
@@ -205,7 +217,8 @@ def test_no_library_of_the_image_is_in_our_process(seen: Seen) -> None:
 
 def test_the_images_user_and_working_folder_are_kept(seen: Seen) -> None:
     process = seen.answer("process")
-    assert process.user == int(seen.image.config.user or "0")
+    of_caller = seen.sandbox_id.startswith("apptainer")  # which cannot become anybody else
+    assert process.user == (os.getuid() if of_caller else int(seen.image.config.user or "0"))
     assert process.folder == (seen.image.config.workdir or "/")
 
 
@@ -215,6 +228,8 @@ def test_a_program_of_the_image_sees_exactly_the_images_environment(seen: Seen) 
         return
     actual = parse(seen.program("environment"))
     expected = own_environment(seen.image) | ADDED
+    if seen.sandbox_id.startswith("apptainer") and os.getuid():
+        expected["HOME"] = actual["HOME"]  # the caller's, not the image's user's
     path, own_path = actual.pop("PATH"), expected.pop("PATH")
     assert actual == expected
     assert path.startswith(f"{own_path}:/nix/")

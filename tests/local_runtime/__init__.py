@@ -24,6 +24,7 @@ from urllib.parse import quote
 
 from agentix.client import RuntimeClient
 from agentix.wire.frames import PREFIX
+from agentix.wire.protocol import LEASE_ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -84,6 +85,7 @@ class LocalRuntime:
     cwd: str | None = None
     settings: str = ""
     """Arguments for the server's life, as Python source: other bounds than its own."""
+    lease: float | None = None
     token: str = field(default_factory=lambda: secrets.token_urlsafe(32))
 
     def __enter__(self) -> Self:
@@ -97,6 +99,8 @@ class LocalRuntime:
         where = ["--tcp", f"127.0.0.1:{self.port}"] if self.tcp else ["--socket", str(self.socket)]
         program = ["-c", _SET.format(self.settings)] if self.settings else ["-m", "agentix_runtime"]
         command = [python(), "-I", *program, *where, "--token-file", str(token_file)]
+        if self.lease is not None:
+            command += ["--lease", f"{self.lease}"]
         self.started = time.perf_counter()
         self.output = (self.folder / "output").open("w+b")
         self.process = subprocess.Popen(
@@ -155,7 +159,8 @@ class LocalRuntime:
         said = self.said()
         self._folder.cleanup()
         if error is None:
-            assert code in (0, -signal.SIGKILL), f"the runtime ended with {code}: {said}"
+            expected = {0, -signal.SIGKILL} | ({LEASE_ENDED} if self.lease is not None else set())
+            assert code in expected, f"the runtime ended with {code}: {said}"
             assert not left, f"the runtime left processes behind: {left}"
 
 

@@ -288,3 +288,15 @@ async def test_the_environment_says_where_or_that_there_is_none(
     journal.append(out("x"))
     file.close()
     assert (tmp_path / "sandbox-one.log").exists()
+
+
+async def test_where_the_environment_says_nothing_whoever_started_the_runtime_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AGENTIX_LOG_DIR", raising=False)
+    journal = Journal()
+    file = LogFile.of(journal, "one", str(tmp_path / "logs"))
+    assert file is not None
+    journal.append(out("x"))
+    file.close()
+    assert (tmp_path / "logs/sandbox-one.log").exists()

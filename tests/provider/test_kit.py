@@ -8,8 +8,13 @@ from agentix.provider import kit
 def test_the_names_for_backends_are_pinned() -> None:
     assert set(kit.__all__) == {
         *("MOUNT", "RuntimeFolder", "until_ready", "OutputTail", "account"),
-        *("undone_on_error", "carry_out", "to_the_end"),
+        "private_folder",
+        *("lease_arguments", "hold_lease", "release_lease", "LEASE_ENDED"),
+        *("list_recorded", "in_order"),
+        *("HostedProcess", "settled", "ProcessRef", "SandboxProcesses"),
+        *("stoppable", "Stop", "StoppedError", "undone_on_error", "carry_out", "to_the_end"),
         *("BundleCache", "CachedBundle", "deploy_locally"),
+        *("Image", "ImageArchive", "ImageStore", "RunConfig", "platform_of", "resolve"),
         *("cache_root", "hold", "Memory", "remove", "erase", "what_to_do", "plain"),
     }
     assert all(hasattr(kit, name) for name in kit.__all__)

@@ -28,6 +28,23 @@ async def test_the_work_is_finished_although_the_caller_is_cancelled_again_and_a
     assert done
 
 
+def test_the_work_is_finished_although_the_loop_is_about_to_close() -> None:
+    done = []
+
+    async def work() -> None:
+        for _ in range(5):
+            await asyncio.sleep(0.01)
+        done.append(True)
+
+    async def main() -> None:
+        task = asyncio.create_task(carry_out(to_the_end(work()), what="working", within=10))
+        await asyncio.sleep(0.01)
+        assert not task.done()
+
+    asyncio.run(main())
+    assert done
+
+
 async def test_the_value_of_the_work_is_returned() -> None:
     async def work() -> int:
         return 7

@@ -13,14 +13,17 @@ import signal
 import socket
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from agentix.wire.protocol import LEASE_ENDED
 from agentix_runtime.server.endpoint import EndpointError, listen_tcp, listen_unix, take_secret
 from agentix_runtime.server.process import Limits, adopt_orphans, spawn_worker
 
 if TYPE_CHECKING:
     from agentix_runtime.server.endpoint import Endpoint
     from agentix_runtime.server.process import Spawned
+
+_LONGEST_LEASE = 2**31
 
 
 def main() -> int:
@@ -34,6 +37,9 @@ def main() -> int:
         "--name", default="", help="what the sandbox is called, for its log file (the host's name)"
     )
     parser.add_argument(
+        "--logs", metavar="FOLDER", help="where that file goes, unless AGENTIX_LOG_DIR says so"
+    )
+    parser.add_argument(
         "--unset",
         metavar="NAME",
         action="append",
@@ -42,6 +48,9 @@ def main() -> int:
     )
     parser.add_argument(
         "--end-with-stdin", action="store_true", help="end when standard input does: nobody is left"
+    )
+    parser.add_argument(
+        "--lease", type=seconds, metavar="SECONDS", help="end when nobody holds this for that long"
     )
     options = parser.parse_args()
     for name in options.unset:
@@ -65,8 +74,20 @@ def main() -> int:
             worker = spawn_worker(limits)
         except OSError as exc:
             return _complain(f"cannot start the worker: {exc.strerror}")
-        _serve(endpoint, secret, limits, worker, options.name or socket.gethostname(), owner)
-    return 0
+        name = options.name or socket.gethostname()
+        settings = {"name": name, "logs": options.logs, "lease": options.lease}
+        status = _serve(endpoint, secret, limits, worker, owner, **settings)
+    if status == LEASE_ENDED:
+        _complain(f"nobody has held this sandbox for {options.lease:g} s, so it has ended")
+    return status
+
+
+def seconds(text: str) -> float:
+    """Read a length of time, or raise ValueError."""
+    number = float(text)
+    if not 0 < number < _LONGEST_LEASE:
+        raise ValueError
+    return number
 
 
 def _complain(what: str) -> int:
@@ -91,16 +112,16 @@ def _serve(
     secret: str,
     limits: Limits,
     worker: Spawned,
-    name: str,
     owner: int | None,
-) -> None:
+    **settings: Any,
+) -> int:
     # This side speaks plain HTTP on a private socket, and asyncio would load TLS for nothing.
     sys.modules["ssl"] = None  # type: ignore[assignment]
     import asyncio
 
     from agentix_runtime.server.life import serve
 
-    asyncio.run(serve(endpoint, secret, limits, worker, owner, name=name))
+    return asyncio.run(serve(endpoint, secret, limits, worker, owner, **settings))
 
 
 if __name__ == "__main__":

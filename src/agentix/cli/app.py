@@ -18,7 +18,14 @@ from agentix.errors import AgentixError, NixError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_COMMANDS = ("build", "lock", "fetch", "deploy", "plugin")  # in the order of the help screen
+_COMMANDS = (
+    "build",
+    "lock",
+    "fetch",
+    "deploy",
+    "sandbox",
+    "plugin",
+)  # in the order of the help screen
 _PLUGIN_GROUP = "agentix.commands"
 
 

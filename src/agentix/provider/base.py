@@ -8,15 +8,22 @@ from typing import TYPE_CHECKING
 
 from agentix.provider.config import SandboxConfig, SandboxResource
 from agentix.provider.deploy import BundleDeployer, DeployedBundle
+from agentix.provider.listing import ListedSandbox, Pruned, prune, recorded
+from agentix.provider.owner import Owner
 from agentix.provider.sandbox import Sandbox, SandboxId, SandboxInfo
+from agentix.provider.signals import sigterm_held_back
 from agentix.provider.teardown import carry_out, undone_on_error
 
 if TYPE_CHECKING:
+    import builtins
     from collections.abc import AsyncIterator
 
 __all__ = [
     "BundleDeployer",
     "DeployedBundle",
+    "ListedSandbox",
+    "Owner",
+    "Pruned",
     "Sandbox",
     "SandboxConfig",
     "SandboxId",
@@ -29,7 +36,13 @@ _CLOSE_BOUND = 30.0  # seconds; what closing the connection may take
 
 
 class SandboxProvider(ABC):
-    """Where sandboxes come from: implement ``create``, ``delete`` and ``get``."""
+    """Where sandboxes come from: implement ``create``, ``delete`` and ``get``.
+
+    ``name`` is what the ids of its sandboxes begin with, as given to ``RuntimeFolder.create``. A
+    provider that keeps none of those has no name, and lists its sandboxes itself.
+    """
+
+    name: str = ""
 
     @abstractmethod
     async def create(self, config: SandboxConfig) -> Sandbox:
@@ -50,6 +63,22 @@ class SandboxProvider(ABC):
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a handle of a sandbox that lives; SandboxNotFound when it does not."""
 
+    async def list(self) -> builtins.list[ListedSandbox]:
+        """Return this user's sandboxes, of every process, and what is left of them.
+
+        Raises ProviderError when the backend does not answer.
+        """
+        return await recorded(self)
+
+    async def prune(self, *, running: bool = False, dry_run: bool = False) -> Pruned:
+        """Remove the sandboxes that have ended and whose owner is gone.
+
+        With *running* also those that run though their owner is gone, and those that have ended and
+        whose owner cannot be told from here. What a living process owns stays. With *dry_run* this
+        only says what it would remove. Raises what ``list`` raises.
+        """
+        return await prune(self, running=running, dry_run=dry_run)
+
     @property
     def delete_bound(self) -> float:
         """How many seconds ``delete`` may take; a session gives up a while after that."""
@@ -66,19 +95,21 @@ class SandboxProvider(ABC):
         """Yield a new sandbox, and delete it at the end; the knobs are those of its calls.
 
         It is deleted on success, on an error and on cancellation; the first error is the one that
-        is raised, and carries a note when the deletion failed as well.
+        is raised, and carries a note when the deletion failed as well. SIGTERM, where nobody else
+        handles it, cancels the task and ends the process after that.
         """
-        sandbox = await self.create(config)
-
-        async def end() -> None:
-            try:
-                await sandbox.aclose()
-            finally:
-                await self.delete(sandbox.sandbox_id)
-
-        what = f"deleting sandbox {sandbox.sandbox_id}"
         within = _CLOSE_BOUND + self.delete_bound
-        async with undone_on_error(end, what=what, within=within):
-            sandbox.configure(timeout=timeout, http_sync_ms=http_sync_ms)
-            yield sandbox
-        await carry_out(end(), what=what, within=within)
+        async with sigterm_held_back(within):
+            sandbox = await self.create(config)
+
+            async def end() -> None:
+                try:
+                    await sandbox.aclose()
+                finally:
+                    await self.delete(sandbox.sandbox_id)
+
+            what = f"deleting sandbox {sandbox.sandbox_id}"
+            async with undone_on_error(end, what=what, within=within):
+                sandbox.configure(timeout=timeout, http_sync_ms=http_sync_ms)
+                yield sandbox
+            await carry_out(end(), what=what, within=within)

@@ -2,8 +2,18 @@
 
 * one sandbox: :class:`RuntimeFolder` and ``MOUNT``, :func:`until_ready`, :class:`OutputTail` and
   :func:`account` for the moment when it dies;
+* a sandbox that is a program on this machine: :class:`HostedProcess` starts and keeps it,
+  :class:`SandboxProcesses` and :class:`ProcessRef` end it, also from another process, and
+  :func:`settled` waits until that was noticed;
+* a sandbox that would outlive this process: :func:`lease_arguments` for its runtime,
+  :func:`hold_lease` and :func:`release_lease`, and the exit status ``LEASE_ENDED``;
+* blocking work that takes long: :func:`stoppable`, :class:`Stop`, :class:`StoppedError`;
+* which there are: :func:`list_recorded`, :func:`in_order`;
 * its end: :func:`undone_on_error`, :func:`carry_out`, :func:`to_the_end`;
 * bundles: :class:`BundleCache`, :class:`CachedBundle`, :func:`deploy_locally`;
+* task images as files: :class:`ImageStore` opens them, unpacked once, as an :class:`Image` with
+  a :class:`RunConfig`; :func:`platform_of` and :func:`resolve` look into one, trusting no link;
+  engines load an :class:`ImageArchive`;
 * a cache of things unpacked once: :func:`cache_root`, :func:`hold`, :class:`Memory`,
   :func:`remove`, :func:`erase`, and :func:`what_to_do` when it cannot be written to;
 * text that somebody else has chosen: :func:`plain`.
@@ -17,27 +27,57 @@ from agentix.bundle.removal import erase, remove
 from agentix.bundle.staging import hold
 from agentix.folders import cache_root, what_to_do
 from agentix.provider.deploy import deploy_locally
+from agentix.provider.hosted import HostedProcess, settled
+from agentix.provider.images.elf import platform_of
+from agentix.provider.images.formats import RunConfig
+from agentix.provider.images.loading import ImageArchive
+from agentix.provider.images.scoped import resolve
+from agentix.provider.images.store import Image, ImageStore
+from agentix.provider.lease import LEASE_ENDED, hold_lease, lease_arguments, release_lease
+from agentix.provider.listing import in_order, list_recorded
 from agentix.provider.output import OutputTail, account
+from agentix.provider.processes import ProcessRef, SandboxProcesses
 from agentix.provider.readiness import until_ready
-from agentix.provider.runtime_folder import MOUNT, RuntimeFolder
+from agentix.provider.runtime_folder import MOUNT, RuntimeFolder, private_folder
+from agentix.provider.stopping import Stop, StoppedError, stoppable
 from agentix.provider.teardown import carry_out, to_the_end, undone_on_error
 from agentix.text import plain
 
 __all__ = [
+    "LEASE_ENDED",
     "MOUNT",
     "BundleCache",
     "CachedBundle",
+    "HostedProcess",
+    "Image",
+    "ImageArchive",
+    "ImageStore",
     "Memory",
     "OutputTail",
+    "ProcessRef",
+    "RunConfig",
     "RuntimeFolder",
+    "SandboxProcesses",
+    "Stop",
+    "StoppedError",
     "account",
     "cache_root",
     "carry_out",
     "deploy_locally",
     "erase",
     "hold",
+    "hold_lease",
+    "in_order",
+    "lease_arguments",
+    "list_recorded",
     "plain",
+    "platform_of",
+    "private_folder",
+    "release_lease",
     "remove",
+    "resolve",
+    "settled",
+    "stoppable",
     "to_the_end",
     "undone_on_error",
     "until_ready",

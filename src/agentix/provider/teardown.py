@@ -41,6 +41,8 @@ async def to_the_end(work: Coroutine[Any, Any, T]) -> T:
     with the failure of *work* as its ``__cause__``.
     """
     task = asyncio.create_task(work)
+    # At its end, asyncio.run cancels every task it knows of; this one is waited for by its maker.
+    asyncio._unregister_task(task)
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:

@@ -9,6 +9,9 @@ PROTOCOL = 3
 CONTENT_TYPE: Final = f"application/vnd.agentix.v{PROTOCOL}"
 """The type of a request's body; a runtime of another version refuses it and names its own."""
 
+LEASE_ENDED: Final = 110
+"""The exit status of a runtime that nobody has held for as long as its lease says."""
+
 MAX_HEAD: Final = 1 << 20
 """Bytes of one encoded message without its payload."""
 

@@ -60,7 +60,9 @@ async def test_the_host_is_seen_and_never_written_to(bundle: Path) -> None:
         assert await look(sandbox, "open('/etc/passwd').read()") == Path("/etc/passwd").read_text()
         assert await look(sandbox, f"[open(p, 'w').write('x') for p in {places}]")
         assert await look(sandbox, f"os.path.exists({places[0]!r})") is True
-        assert await look(sandbox, "sorted(os.listdir('/nix'))") == ["run", "runtime", "store"]
+        theirs = {path.name for path in Path("/nix").glob("*")}  # on a machine with Nix
+        ours = {"run", "runtime", "store"}
+        assert set(await look(sandbox, "os.listdir('/nix')")) == theirs | ours
     assert [place for place in places if Path(place).exists()] == []
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -20,6 +19,7 @@ from agentix.errors import AgentixError, ProviderError, SandboxNotFound
 from agentix.provider.base import SandboxConfig, SandboxId
 from agentix.provider.bubblewrap import BubblewrapProvider, BubblewrapProviderConfig
 from agentix.provider.bubblewrap.program import find_program
+from agentix.provider.processes import here
 from agentix.provider.runtime_folder import RuntimeFolder
 
 pytestmark = pytest.mark.bubblewrap
@@ -179,7 +179,7 @@ async def test_a_sandbox_that_ended_by_itself_is_not_given_and_can_be_deleted(bu
     sandbox = await provider.create(host(bundle))
     facts = RuntimeFolder.find(sandbox.sandbox_id)[1]
     os.kill(facts["first"]["pid"], 9)
-    watcher = Path(f"/proc/{facts['bubblewrap']['pid']}")
+    watcher = Path(f"/proc/{facts['launcher']['pid']}")
     await eventually_async(lambda: not watcher.exists(), "bubblewrap ends")
     with pytest.raises(SandboxNotFound, match="has ended"):
         await provider.get(sandbox.sandbox_id)
@@ -187,16 +187,16 @@ async def test_a_sandbox_that_ended_by_itself_is_not_given_and_can_be_deleted(bu
 
 
 async def test_deleting_what_never_was_does_nothing() -> None:
-    await BubblewrapProvider().delete(SandboxId("bwrap-0123456789ab"))
+    await BubblewrapProvider().delete(SandboxId("bubblewrap-0123456789ab"))
     await BubblewrapProvider().delete(SandboxId("../../etc"))
 
 
 async def test_a_number_that_belongs_to_another_process_by_now_is_not_touched(base: Path) -> None:
     innocent = subprocess.Popen(["sleep", "60"])
     try:
-        folder = RuntimeFolder.create("bwrap")
+        folder = RuntimeFolder.create("bubblewrap")
         stale = {"pid": innocent.pid, "started": 1}
-        folder.record({"first": stale, "bubblewrap": stale})
+        folder.record({"first": stale, "launcher": stale, **here()._asdict()})
         await BubblewrapProvider().delete(folder.sandbox_id)
         assert innocent.poll() is None
         assert not folder.path.exists()
@@ -260,5 +260,6 @@ async def test_an_owner_killed_while_a_sandbox_is_made_leaves_no_process(
     killed = await asyncio.create_subprocess_exec(*code)
     assert await killed.wait() == 0
     await eventually_async(lambda: not alive(), "every process ends", within=20)
-    for folder in base.iterdir():  # which the next `sandbox prune` would find
-        shutil.rmtree(folder)
+    for folder in base.iterdir():
+        os.utime(folder, (0, 0))  # one without a record is somebody's new one for a while
+    await BubblewrapProvider().prune()

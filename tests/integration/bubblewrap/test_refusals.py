@@ -10,7 +10,7 @@ from stub_runtime import host, make_entry
 from agentix import platforms
 from agentix.errors import BundleError, ImageError, ProviderError
 from agentix.provider.base import SandboxConfig, SandboxResource
-from agentix.provider.bubblewrap import BubblewrapProvider
+from agentix.provider.bubblewrap import BubblewrapProvider, BubblewrapProviderConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,6 @@ async def test_an_image_for_another_platform_is_known_by_its_programs(
         ("nix", "/oldroot/etc", "/nix that is no folder"),
         ("proc", "etc", "/proc that is no folder"),
         ("dev", "../../outside", "/dev that is no folder"),
-        ("bin/sh", "/nix/store/x/bin/sh", "keeps its own programs in /nix"),
     ],
 )
 async def test_an_image_in_the_way_is_refused(
@@ -72,15 +71,6 @@ async def test_an_image_in_the_way_is_refused(
     (root / link).symlink_to(target)
     with pytest.raises(ImageError, match=reason):
         await BubblewrapProvider().create(SandboxConfig(image=str(root), bundle=bundle))
-
-
-async def test_an_image_whose_path_leads_into_nix_is_refused(bundle: Path, tmp_path: Path) -> None:
-    (tmp_path / "root").mkdir()
-    config = SandboxConfig(
-        image=str(tmp_path / "root"), bundle=bundle, env={"PATH": "/bin:/nix/store/x/bin"}
-    )
-    with pytest.raises(ImageError, match=r"its PATH has /nix/store/x/bin"):
-        await BubblewrapProvider().create(config)
 
 
 async def test_links_in_an_image_do_not_lead_bubblewrap_to_the_host(
@@ -98,7 +88,8 @@ async def test_links_in_an_image_do_not_lead_bubblewrap_to_the_host(
 
 
 async def test_a_missing_image_and_a_missing_bundle_are_told_apart(bundle: Path) -> None:
-    with pytest.raises(ImageError, match="'python:3'"):
-        await BubblewrapProvider().create(SandboxConfig(image="python:3", bundle=bundle))
+    provider = BubblewrapProviderConfig(pull="never").to_provider()
+    with pytest.raises(ImageError, match="image python:3 is not"):
+        await provider.create(SandboxConfig(image="python:3", bundle=bundle))
     with pytest.raises(BundleError, match=r"missing\.tar"):
         await BubblewrapProvider().create(SandboxConfig(image="host", bundle="missing.tar"))

@@ -128,6 +128,35 @@ def hog() -> int:
         held.append(bytearray(os.urandom(1 << 20)))
 
 
+def crowd(count: int, size: int) -> None:
+    """Have *count* programs take *size* bytes each, all at the same time."""
+    program = f"import time; held = bytearray({size}); time.sleep(1)"
+    command = [sys.executable, "-ISc", program]
+    for process in [subprocess.Popen(command) for _ in range(count)]:
+        process.wait()
+
+
+def tcp_table() -> list[str]:
+    """Return the kernel's table of TCP sockets in this network."""
+    tables = [Path("/proc/net", name) for name in ("tcp", "tcp6")]
+    return [
+        line for table in tables if table.exists() for line in table.read_text().splitlines()[1:]
+    ]
+
+
+def own_sockets() -> list[str]:
+    """Return the inodes of the sockets that processes of this sandbox have."""
+    found = set()
+    for entry in Path("/proc").glob("[0-9]*/fd/*"):
+        try:
+            target = str(entry.readlink())
+        except OSError:
+            continue
+        if target.startswith("socket:"):
+            found.add(target.removeprefix("socket:[").removesuffix("]"))
+    return sorted(found)
+
+
 def ticks(seconds: float) -> Iterator[int]:
     """Yield numbers that far apart, without end."""
     for number in itertools.count():

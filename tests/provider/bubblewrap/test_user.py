@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from agentix.errors import ImageError
-from agentix.provider.bubblewrap.archive import RunConfig
-from agentix.provider.bubblewrap.images import Image
 from agentix.provider.bubblewrap.user import User, user_of
+from agentix.provider.kit import Image, RunConfig
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -1,12 +1,13 @@
 """The HTTP side of the runtime. It never runs the user's code, nor lets that code hold it up.
 
     GET  /health       how the runtime is
+    POST /hold         no end of an answer: while it lasts, the sandbox is not given up
     POST /rpc          a request of agentix.wire.messages, and its answer
     GET  /socket.io/   the same requests and the events of namespaces, over Socket.IO
 
-Every request needs the sandbox's secret. The first two are answered here, by no more HTTP than they
-need: a call passes without a task and without a copy of its own. The third is aiohttp's, which is
-loaded when it is first asked for.
+Every request needs the sandbox's secret. What is not Socket.IO is answered here, by no more HTTP
+than it needs: a call passes without a task and without a copy of its own. Socket.IO is aiohttp's,
+which is loaded when it is first asked for.
 """
 
 from __future__ import annotations
@@ -61,6 +62,7 @@ class Server:
         secret: str,
         worker_pid: Callable[[], int | None],
         hand_over: Callable[[asyncio.Transport, bytes], None] | None = None,
+        hold: Callable[[asyncio.Transport], bool] | None = None,
         *,
         stranger: float = STRANGER,
     ) -> None:
@@ -68,6 +70,7 @@ class Server:
         self.credentials = f"Bearer {secret}".encode()
         self.connections: set[Connection] = set()
         self.hand_over = hand_over
+        self.hold = hold
         self._worker_pid = worker_pid
         self._stranger = stranger
         self._loop = asyncio.get_running_loop()
@@ -234,6 +237,14 @@ class Connection(asyncio.Protocol):
             self._ended = True  # here; the transport has another protocol from now on
             self._server.connections.discard(self)
             self._server.hand_over(self._transport, data)
+        elif head.method == b"POST" and head.path == b"/hold" and self._server.hold:
+            if head.length or len(data) > end + len(heads.END):
+                raise MalformedError("who holds a sandbox has nothing else to say")
+            if self._server.hold(self._transport):
+                self._ended = True  # as above
+                self._server.connections.discard(self)
+            else:
+                self._refuse(503, "as many hosts as can be hold this sandbox already\n")
         else:
             self._refuse(404, "" if head.method == b"HEAD" else "there is nothing here\n")
         return b""

@@ -27,7 +27,7 @@ from agentix.text import plain
 if TYPE_CHECKING:
     from agentix_runtime.server.journal import Journal
 
-_DEFAULT: Final = "/tmp/agentix"  # noqa: S108 - see LogFolder
+_DEFAULT: Final = "/tmp/agentix"  # noqa: S108 - see _Sink
 _MOST_QUEUED: Final = 8 << 20
 _MOST_WRITTEN: Final = 32 << 20
 """Bytes from which on a file makes room for the next; one before it is kept."""
@@ -58,9 +58,9 @@ class LogFile:
         journal.copies.append(self.copy)
 
     @classmethod
-    def of(cls, journal: Journal, name: str) -> LogFile | None:
-        """Make the file that the environment asks for; ``None`` if it asks for none."""
-        folder = os.environ.get("AGENTIX_LOG_DIR", _DEFAULT)
+    def of(cls, journal: Journal, name: str, default: str | None = None) -> LogFile | None:
+        """Make the file that the environment asks for, or *default*; ``None`` if there is none."""
+        folder = os.environ.get("AGENTIX_LOG_DIR", default or _DEFAULT)
         return cls(journal, folder, name) if folder else None
 
     def copy(self, record: bytes) -> None:

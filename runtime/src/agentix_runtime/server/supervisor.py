@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import time
 from typing import TYPE_CHECKING, Final
 
 from agentix.wire import messages
 from agentix.wire.messages import Failure, Record, Reply, Signal
 from agentix_runtime.parcel import drop
+from agentix_runtime.server.memory import Memory, is_killed_first
 from agentix_runtime.server.process import Limits, Reaper, Spawned, spawn_worker
 from agentix_runtime.server.worker import Job, Worker, how_ended
 
@@ -36,6 +38,8 @@ _PAUSE: Final = 1.0
 _TO_END: Final = 1.0
 """How long a worker may take to end once it is told to, or once it has closed its channel."""
 
+_ITS_LOG: Final = "what it wrote is in the sandbox's log"
+
 
 def _ignore(worker: Worker, message: object, payload: Payload | None) -> None:
     drop(payload)
@@ -53,8 +57,10 @@ class Supervisor:
         capture: Capture,
         *,
         grace: float = GRACE,
+        memory: Memory | None = None,
     ) -> None:
         self._reaper = reaper
+        self._memory = memory or Memory()
         self._limits = limits
         self._journal = journal
         self._capture = capture
@@ -169,6 +175,7 @@ class Supervisor:
 
     def _adopt(self, spawned: Spawned) -> Worker:
         outputs = self._capture.read(spawned.stdout, spawned.stderr)
+        is_killed_first(spawned.pid)
         worker = self._worker = Worker(spawned, self, outputs, self._grace)
         self._workers.add(worker)
         self._reaper.watch(spawned.pid, lambda code: self._ended(worker, code))
@@ -178,7 +185,8 @@ class Supervisor:
         self._workers.discard(worker)
         if self._worker is worker:
             self._worker = None
-        worker.end(code)
+        why = self._memory.want() if code == -signal.SIGKILL else ""
+        worker.end(code, why)
         self.on_gone(worker)
         if worker.ready:
             self._bad_starts = 0
@@ -187,7 +195,7 @@ class Supervisor:
             return
         self._not_started(
             f"the worker {how_ended(code)} before it was ready, {self._bad_starts + 1} times in a "
-            "row; what it wrote is in the sandbox's log",
+            f"row; {why or _ITS_LOG}",
             code,
         )
 

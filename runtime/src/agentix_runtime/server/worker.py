@@ -90,6 +90,7 @@ class Worker:
         self.ready = False
         self.worn = False
         self.code: int | None = None
+        self.why = ""
         self.gone = asyncio.Event()
         self._keeper = keeper
         self._outputs = outputs
@@ -115,7 +116,7 @@ class Worker:
         """Pass a call to the worker."""
         if self._channel.closed:
             drop(payload)
-            job.ended(exited(job.id, self.code, "before the call began"), b"")
+            job.ended(exited(job.id, self.code, "before the call began", self.why), b"")
             return
         self._calls[job.id] = job
         self._channel.send(head, payload, alone=len(self._calls) <= _FEW)
@@ -140,15 +141,15 @@ class Worker:
         """Pass on an event."""
         self._channel.send(messages.dump(message), payload)
 
-    def end(self, code: int) -> None:
-        """Take what it left behind, and fail the calls that it did not answer."""
+    def end(self, code: int, why: str) -> None:
+        """Take what it left behind, and fail the calls that it did not answer, saying *why*."""
         self._channel.shut()  # a child of its may have the other end, and write without end
         self._channel.drain()
         self._channel.close()
         self._outputs.ended()
-        self.code = code
+        self.code, self.why = code, why
         self.gone.set()
-        self._fail(code)
+        self._fail()
 
     def discard(self) -> None:
         """Force its end, and that of the processes of its group."""
@@ -166,12 +167,12 @@ class Worker:
             async with asyncio.timeout(_AFTER_KILL):
                 await self.gone.wait()
 
-    def _fail(self, code: int) -> None:
+    def _fail(self) -> None:
         calls, self._calls = self._calls, {}
         for call_id, job in calls.items():
             self._settle(call_id)
             self._keeper.answered(call_id)
-            job.ended(exited(call_id, code, "before the call ended"), b"")
+            job.ended(exited(call_id, self.code, "before the call ended", self.why), b"")
 
     def _receive(self, head: bytes, payload: Payload | None) -> None:
         try:
@@ -254,9 +255,9 @@ def no_descriptors(call_id: str) -> bytes:
     return messages.dump(Failure(call_id, "refused", "OSError", text))
 
 
-def exited(call_id: str, code: int | None, when: str) -> bytes:
+def exited(call_id: str, code: int | None, when: str, why: str) -> bytes:
     """Tell that a call ended with its worker."""
-    text = f"the worker {how_ended(code)} {when}"
+    text = f"the worker {how_ended(code)} {when}" + (f": {why}" if why else "")
     return messages.dump(Failure(call_id, "exited", "WorkerExited", text, returncode=code))
 
 

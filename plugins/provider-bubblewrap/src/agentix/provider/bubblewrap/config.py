@@ -20,7 +20,11 @@ class BubblewrapProviderConfig(BaseModel):
     this machine's network, its loopback and every service on it included. Calls work with either.
     ``read_only`` makes the image's file system read-only, like ``docker run --read-only``.
     ``program`` is the bubblewrap to run, instead of the packaged or the system's one.
-    ``cache`` is where image archives are unpacked, instead of in the user's cache for Agentix.
+    ``pull`` says when a registry is asked for an image: ``"missing"`` if it is not here,
+    ``"changed"`` also whether its tag has come to mean another one, ``"never"``.
+    ``insecure_registries`` (``host:port``) may be spoken to without TLS; they are also found in the
+    user's own ``containers/registries.conf``, as are logins where ``skopeo login`` puts them.
+    ``cache`` is where images are unpacked, instead of in the user's cache for Agentix.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -28,6 +32,8 @@ class BubblewrapProviderConfig(BaseModel):
     network: Literal["none", "host"] = "none"
     read_only: bool = False
     program: Path | None = None
+    pull: Literal["changed", "missing", "never"] = "changed"
+    insecure_registries: tuple[str, ...] = ()
     cache: Path | None = None
     start_timeout: Seconds = 60
     stop_timeout: Seconds = 5

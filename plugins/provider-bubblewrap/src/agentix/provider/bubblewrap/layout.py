@@ -82,10 +82,11 @@ def mounts(table: Path = Path("/proc/self/mountinfo")) -> Mounts:
     return found
 
 
-def lay_out(root: Path, mounted: Mounts, *, host: bool) -> list[Piece]:
+def lay_out(root: Path, mounted: Mounts, *, host: bool, with_nix: bool = False) -> list[Piece]:
     """Return the pieces, in the order of mounting, that make *root* a sandbox's root.
 
-    *host* says that it is this machine's own. Raises ImageError when *root* cannot be read.
+    *host* says that it is this machine's own, *with_nix* that its /nix is wanted too. Raises
+    ImageError when *root* cannot be read.
     """
     private = _PRIVATE if host else {}
     here = str(root).rstrip("/")
@@ -93,14 +94,36 @@ def lay_out(root: Path, mounted: Mounts, *, host: bool) -> list[Piece]:
     mounted = mounted | {f"{here}{p}": "private" for p in private if Path(f"{here}{p}").is_dir()}
     if not _has_mounts_below(str(root), mounted):
         return [Overlay(str(root), "/")]
+    without = OWN - {"nix"} if with_nix else OWN
+    return lay_out_folder(root, "", mounted, without=without)
+
+
+def lay_out_folder(
+    folder: Path, place: str, mounted: Mounts, *, without: frozenset[str]
+) -> list[Piece]:
+    """Return the pieces for all that is in *folder*, except what is called as in *without*.
+
+    They belong into the folder *place* of the sandbox. Raises ImageError when *folder* cannot be
+    read.
+    """
     pieces: list[Piece] = []
     try:
-        for entry in _entries(str(root)):
-            if entry.name not in OWN:
-                pieces += _place(entry, "", mounted, 1)
+        for entry in _entries(str(folder)):
+            if entry.name not in without:
+                pieces += _place(entry, place, mounted, place.count("/") + 1)
     except OSError as error:
-        raise ImageError(f"image {root} cannot be read: {error}") from error
+        raise ImageError(f"image {folder} cannot be read: {error}") from error
     return pieces
+
+
+def why_no_overlay(folder: Path, mounted: Mounts) -> str | None:
+    """Say why the kernel would not take *folder* for an overlay; None when it would."""
+    kind = _type_of(str(folder), mounted)
+    if kind not in _OVERLAID:
+        return f"{folder} is on a file system that takes no overlay ({kind or 'unknown'})"
+    if _has_mounts_below(str(folder), mounted):
+        return f"{folder} has file systems mounted below it"
+    return None
 
 
 def _place(entry: os.DirEntry[str], parent: str, mounted: Mounts, depth: int) -> list[Piece]:

@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentix.errors import ImageError
-from agentix.provider.bubblewrap.layout import OWN, Bind, Folder, Link, Overlay, lay_out
-from agentix.provider.bubblewrap.scoped import resolve
+from agentix.provider.bubblewrap.layout import OWN, Bind, Folder, Link, Overlay
+from agentix.provider.bubblewrap.merging import compose
 from agentix.provider.bubblewrap.user import user_of
-from agentix.provider.kit import MOUNT
+from agentix.provider.kit import MOUNT, resolve
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from agentix.provider.bubblewrap.config import BubblewrapProviderConfig
-    from agentix.provider.bubblewrap.images import Image
     from agentix.provider.bubblewrap.layout import Mounts, Piece
     from agentix.provider.bubblewrap.user import User
-    from agentix.provider.kit import RuntimeFolder
+    from agentix.provider.kit import CachedBundle, Image, RuntimeFolder
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -53,37 +52,40 @@ class Content:
 def options_for(
     image: Image,
     *,
-    nix: Path,
+    bundle: CachedBundle,
     folder: RuntimeFolder,
     added: Mapping[str, str] | None,
     config: BubblewrapProviderConfig,
     mounted: Mounts,
 ) -> list[str | Content]:
-    """Return the options that make *image* a sandbox with the bundle *nix*.
+    """Return the options that make *image* a sandbox with *bundle*.
 
     It is reached through *folder*; *added* goes on top of the image's environment. Raises
     ImageError when the image cannot take what a sandbox needs.
     """
     user = user_of(image)
     environment = _environment(image, user, added)
-    _check(image, environment)
+    _check(image)
     workdir = f"/{(image.run.working_dir or '').lstrip('/')}"
-    pieces = lay_out(image.root, mounted, host=image.host)
+    root = compose(image, bundle, mounted)
     options: list[str | Content] = [*_ISOLATION, "--uid", str(user.uid), "--gid", str(user.gid)]
     if not image.host:  # whose own name is in its own /etc/hosts
         options += ["--hostname", folder.sandbox_id]
     if config.network == "none":
         options.append("--unshare-net")
-    for piece in pieces:
+    for piece in root.pieces:
         options += _piece(piece)
     options += ["--proc", "/proc", "--dev", "/dev", "--ro-bind", "/sys", "/sys"]
     options += _closed()
     options += _names(image, folder, config)
-    options += ["--ro-bind", str(nix), "/nix", "--bind", str(folder.mount), MOUNT]
+    for part in root.nix:
+        options += [part] if isinstance(part, str) else _piece(part)
+    options += ["--bind", str(folder.mount), MOUNT]
     options += _working_folder(image, workdir)
     if config.read_only:
-        overlays = {piece.place for piece in pieces if isinstance(piece, Overlay)}
-        for place in sorted(overlays | {"/"}):
+        pieces = (*root.pieces, *root.nix)
+        places = {piece.place for piece in pieces if isinstance(piece, Overlay)}
+        for place in sorted(places | {"/"} | ({"/nix"} if root.fresh else set())):
             options += ["--remount-ro", place]
     for name, value in environment.items():
         options += ["--setenv", name, value]
@@ -126,27 +128,13 @@ def _closed() -> list[str]:
     return options
 
 
-def _check(image: Image, environment: Mapping[str, str]) -> None:
+def _check(image: Image) -> None:
     """Refuse an image that has something of its own where a sandbox gets something else."""
     for name in sorted(OWN if not image.host else ()):
         place = image.root / name
         # bubblewrap would follow a link while it can still see the host.
         if place.is_symlink() or (place.exists() and not place.is_dir()):
             raise ImageError(f"image {image.label} has a /{name} that is no folder")
-    for name in ("bin/sh", "usr/bin/env"):
-        place = image.root / name
-        if place.is_symlink() and str(place.readlink()).startswith("/nix/"):
-            raise _hidden(image, f"/{name} leads to {place.readlink()}")
-    for name in environment["PATH"].split(":"):
-        if name.startswith("/nix/"):
-            raise _hidden(image, f"its PATH has {name}")
-
-
-def _hidden(image: Image, what: str) -> ImageError:
-    return ImageError(
-        f"image {image.label} keeps its own programs in /nix, where a sandbox has the bundle's "
-        f"({what}); use an image without Nix"
-    )
 
 
 def _names(

@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING
 
 from agentix import platforms
 from agentix.errors import ImageError, ProviderError, SandboxNotFound
+from agentix.progress import SILENT
 from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxInfo, SandboxProvider
 from agentix.provider.bubblewrap.config import BubblewrapProviderConfig
 from agentix.provider.bubblewrap.diagnosis import explain, refused_overlay
-from agentix.provider.bubblewrap.elf import platform_of
-from agentix.provider.bubblewrap.images import ImageStore
 from agentix.provider.bubblewrap.layout import mounts
 from agentix.provider.bubblewrap.options import options_for
-from agentix.provider.bubblewrap.process import SandboxProcess
-from agentix.provider.bubblewrap.process_ref import SandboxProcesses
+from agentix.provider.bubblewrap.process import start
 from agentix.provider.bubblewrap.program import find_program
 from agentix.provider.kit import (
     BundleCache,
+    ImageStore,
     OutputTail,
     RuntimeFolder,
+    SandboxProcesses,
     account,
     carry_out,
+    platform_of,
+    settled,
+    stoppable,
     undone_on_error,
     until_ready,
 )
@@ -30,11 +34,10 @@ from agentix.provider.kit import (
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agentix.provider.bubblewrap.images import Image
+    from agentix.progress import Progress
     from agentix.provider.bubblewrap.layout import Mounts
-    from agentix.provider.kit import CachedBundle
+    from agentix.provider.kit import CachedBundle, HostedProcess, Image, Stop
 
-_PREFIX = "bwrap"
 # bubblewrap sets PWD; engines do not. Standard input ends when this process does, and that ends the
 # sandbox. Not --die-with-parent: it would kill bubblewrap at work, and leave what waits for it.
 _ARGUMENTS = ("--unset", "PWD", "--end-with-stdin")
@@ -45,13 +48,19 @@ class BubblewrapProvider(SandboxProvider):
     """Makes sandboxes with bubblewrap: rootless, without a daemon.
 
     ``image`` is ``"host"`` (this machine's root, with memory laid over it), the folder of a root
-    file system, a tar of one, or an archive by ``docker save`` or ``skopeo`` (OCI layout); archives
-    are unpacked once. A sandbox ends with the process that created it, at the latest; meanwhile
-    other processes of the same user can ``get`` and ``delete`` it.
+    file system, a tar of one, an archive by ``docker save`` or ``skopeo`` (OCI layout), or a name
+    at a registry, which skopeo fetches; images are unpacked once. A sandbox ends with the process
+    that created it, at the latest; meanwhile other processes of the same user can ``get`` and
+    ``delete`` it.
     """
 
-    def __init__(self, config: BubblewrapProviderConfig | None = None) -> None:
+    name = "bubblewrap"
+
+    def __init__(
+        self, config: BubblewrapProviderConfig | None = None, *, progress: Progress = SILENT
+    ) -> None:
         self.config = config or BubblewrapProviderConfig()
+        self._progress = progress
 
     async def create(self, config: SandboxConfig) -> Sandbox:
         """Return a new sandbox that answers.
@@ -60,7 +69,9 @@ class BubblewrapProvider(SandboxProvider):
         do what *config* asks for.
         """
         self._refuse_limits(config)
-        program, image, bundle = await asyncio.to_thread(self._open, config)
+        program, image, bundle = await stoppable(
+            partial(self._open, config), name=f"open {config.image}"
+        )
         for last in (False, False, True):
             mounted, tail = mounts(), OutputTail()
             try:
@@ -80,12 +91,13 @@ class BubblewrapProvider(SandboxProvider):
         mounted: Mounts,
         tail: OutputTail,
     ) -> Sandbox:
-        folder = RuntimeFolder.create(_PREFIX)
-        starting: asyncio.Task[SandboxProcess] | None = None
+        folder = RuntimeFolder.create(self.name, config.image)
+        process: HostedProcess | None = None
 
         async def undo() -> None:
             try:
-                await self._end(starting)
+                if process is not None:
+                    await process.kill()
             finally:
                 await asyncio.to_thread(folder.remove)
 
@@ -95,7 +107,7 @@ class BubblewrapProvider(SandboxProvider):
                 options = await asyncio.to_thread(
                     options_for,
                     image,
-                    nix=bundle.nix,
+                    bundle=bundle,
                     folder=folder,
                     added=config.env,
                     config=self.config,
@@ -104,9 +116,8 @@ class BubblewrapProvider(SandboxProvider):
             except OSError as error:
                 raise ImageError(f"image {image.label} cannot be read: {error}") from error
             command = (*folder.command, *_ARGUMENTS)
-            starting = asyncio.create_task(SandboxProcess.start(program, options, command, tail))
             try:
-                process = await asyncio.shield(starting)
+                process = start(program, options, command, tail)
             except OSError as error:
                 raise ProviderError(f"bubblewrap ({program}) cannot be started: {error}") from error
             await until_ready(
@@ -115,25 +126,25 @@ class BubblewrapProvider(SandboxProvider):
                 account=lambda: explain(tail.text()) or account(tail.text()),
                 within=self.config.start_timeout,
             )
-            processes = process.processes()
-            if processes is None:
+            below = process.itself.children()
+            if not below:
                 raise ProviderError(
                     f"sandbox {folder.sandbox_id} has ended; {account(tail.text())}"
                 )
-            folder.record(processes.facts())
+            folder.record(SandboxProcesses(below[0], process.itself).facts())
         return self._handle(folder)
 
     async def delete(self, sandbox_id: SandboxId) -> None:
         """End the sandbox and remove its folder; nothing happens when it is gone already."""
         try:
-            folder, facts = RuntimeFolder.find(sandbox_id, _PREFIX)
+            folder, facts = RuntimeFolder.find(sandbox_id, self.name)
         except SandboxNotFound:
             return
 
         async def end() -> None:
             processes = SandboxProcesses.parse(facts)
             await processes.stop(self.config.stop_timeout)
-            await SandboxProcess.settled(processes)
+            await settled(processes.launcher)
             await asyncio.to_thread(folder.remove)
 
         what = f"deleting sandbox {sandbox_id}"
@@ -146,7 +157,7 @@ class BubblewrapProvider(SandboxProvider):
 
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a handle of a sandbox that lives; SandboxNotFound when it does not."""
-        folder, facts = RuntimeFolder.find(sandbox_id, _PREFIX)
+        folder, facts = RuntimeFolder.find(sandbox_id, self.name)
         if not SandboxProcesses.parse(facts).first.runs():
             raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it to tidy up")
         return self._handle(folder)
@@ -165,14 +176,14 @@ class BubblewrapProvider(SandboxProvider):
                 "or use a provider that can, such as docker"
             )
 
-    def _open(self, config: SandboxConfig) -> tuple[Path, Image, CachedBundle]:
+    def _open(self, config: SandboxConfig, stop: Stop) -> tuple[Path, Image, CachedBundle]:
         """Find everything that a sandbox is made of, and that it fits together."""
         program = find_program(self.config.program)
         try:
             machine = platforms.current().name
         except ValueError as error:
             raise ProviderError(str(error)) from error
-        bundle = BundleCache().open(config.bundle)
+        bundle = BundleCache().open(config.bundle, progress=self._progress)
         bundle.check_protocol()
         bundle.check_platform(config.platform or machine)
         if bundle.manifest.platform != machine:
@@ -180,7 +191,13 @@ class BubblewrapProvider(SandboxProvider):
                 f"bundle {bundle.manifest.title} is for {bundle.manifest.platform}, "
                 f"but this machine is {machine}; bubblewrap emulates nothing"
             )
-        image = ImageStore(self.config.cache).open(config.image)
+        image = ImageStore(
+            self.config.cache,
+            pull=self.config.pull,
+            insecure=self.config.insecure_registries,
+            progress=self._progress,
+            stop=stop,
+        ).open(config.image)
         made_for = image.platform or (None if image.host else platform_of(image.root))
         if made_for not in (None, machine):
             raise ImageError(
@@ -188,14 +205,3 @@ class BubblewrapProvider(SandboxProvider):
                 f"{machine}; use an image for {machine}"
             )
         return program, image, bundle
-
-    @staticmethod
-    async def _end(starting: asyncio.Task[SandboxProcess] | None) -> None:
-        """End a sandbox that is not wanted any more, however far its start has come."""
-        if starting is None:
-            return
-        try:
-            process = await starting
-        except OSError:
-            return  # it never ran; whoever started it has the error
-        await process.kill()

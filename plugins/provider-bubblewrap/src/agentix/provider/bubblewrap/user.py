@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentix.errors import ImageError
-from agentix.provider.bubblewrap.scoped import resolve
-from agentix.provider.kit import plain
+from agentix.provider.kit import plain, resolve
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from agentix.provider.bubblewrap.images import Image
+    from agentix.provider.kit import Image
 
 _MAX_ID = 2**32 - 2
 _MAX_DIGITS = 10

@@ -1,95 +1,31 @@
-"""The Docker engine's API: every use of the SDK, blocking and bounded, is in this file."""
+"""An engine's API: every use of the SDK, blocking and bounded, is in this file.
+
+Podman speaks it as well; what the two do differently is said where it matters.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import logging
-import os
 import socket
-from dataclasses import dataclass
+import struct
 from typing import TYPE_CHECKING, Any
 
 import docker
 import requests
-from docker.context import ContextAPI
 from docker.errors import APIError, DockerException
 
 from agentix.errors import ImageError, ProviderError
-from agentix.provider.docker.problems import (
-    RefusedError,
-    one_line,
-    why_no_connection,
-    why_not_pulled,
-)
+from agentix.provider.docker import service
+from agentix.provider.docker.facts import Ability, Image, State
+from agentix.provider.docker.problems import RefusedError, one_line, why_no_connection
 
 if TYPE_CHECKING:
-    import threading
     from collections.abc import Callable, Iterator, Mapping
 
+    from agentix.provider.docker.address import Address
+
 TIMEOUT = 60
-_log = logging.getLogger("agentix.provider.docker")
-
-LOCAL = "unix://"
-DEFAULT_ADDRESS = "unix:///var/run/docker.sock"
-RETRIES = 3
-# What registries answer when they mean "not now": too many requests, or a failure of their own.
-PASSING = ("toomanyrequests", "429 ", "500 ", "502 ", "503 ", "504 ")
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """What the engine knows of an image; ``platform`` is empty when the image does not say."""
-
-    id: str
-    platform: str
-    environment: tuple[str, ...]
-    command: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """How a container is doing: ``status`` is Docker's word, the rest tells how it ended."""
-
-    id: str
-    status: str
-    exit_code: int
-    out_of_memory: bool
-    problem: str
-    labels: Mapping[str, str]
-
-    @property
-    def running(self) -> bool:
-        """Whether its process is there."""
-        return self.status in {"created", "running", "paused", "restarting"}
-
-    @property
-    def end(self) -> str:
-        """How it ended, in a few words."""
-        words = [f"exit code {self.exit_code}"]
-        if self.out_of_memory:
-            words.append("out of memory")
-        return ", ".join([*words, self.problem] if self.problem else words)
-
-
-def address() -> str:
-    """Return where the engine listens: DOCKER_HOST, else the context that the docker CLI uses.
-
-    Raises ProviderError when that is another machine, which cannot see the bundle or the socket.
-    """
-    chosen = os.environ.get("DOCKER_HOST") or _context()
-    if not chosen.startswith(LOCAL):
-        raise ProviderError(
-            f"the Docker engine at {chosen} may be on another machine, and remote engines are not"
-            f" supported in this version; set DOCKER_HOST to the socket of an engine on this"
-            f" machine, such as {DEFAULT_ADDRESS}"
-        )
-    return chosen
-
-
-def _context() -> str:
-    with contextlib.suppress(Exception):  # a broken ~/.docker must not stop the default engine
-        return str(ContextAPI.get_current_context().Host or DEFAULT_ADDRESS)
-    return DEFAULT_ADDRESS
+_FOLDER, _LINK = 1 << 31, 1 << 27  # of Go's file modes, which engines speak in
 
 
 class Engine:
@@ -98,8 +34,10 @@ class Engine:
     Every method raises ProviderError when the engine cannot be reached or refuses.
     """
 
-    def __init__(self, where: str) -> None:
-        self._where = where
+    def __init__(self, where: Address) -> None:
+        self.where = where
+        self.peer: int | None = None
+        """The process that listens, where the kernel says which one it is."""
         self._connected: docker.APIClient | None = None
 
     def __enter__(self) -> Engine:
@@ -111,9 +49,13 @@ class Engine:
 
     def connect(self) -> None:
         """Reach the engine and agree on a version of its API."""
-        _knock(self._where)
+        if self.where.ours:
+            service.ensure(self.where.path)
+        self.peer = _knock(self.where)
+        # Podman takes half a second to tell its version, and speaks this one since its third.
+        version = "1.41" if self.where.kind == "podman" else None
         with self._explained("agree on a version of its API"):
-            self._connected = docker.APIClient(base_url=self._where, timeout=TIMEOUT)
+            self._connected = docker.APIClient(self.where.url, version=version, timeout=TIMEOUT)
 
     def close(self) -> None:
         """Close the connection, if there is one."""
@@ -125,11 +67,10 @@ class Engine:
         assert self._connected is not None, "connect() comes first"  # noqa: S101 - a slip of ours
         return self._connected
 
-    def platform(self) -> str:
-        """Return the platform that the engine runs, such as ``linux/amd64``."""
-        with self._explained("ask for the engine's version"):
-            version = self._api.version()
-        return f"{version['Os']}/{version['Arch']}"
+    def ability(self) -> Ability:
+        """Return what the engine runs, and what it can limit."""
+        with self._explained("say what it can do"):
+            return Ability.of(self._api.info())
 
     def image(self, reference: str) -> Image | None:
         """Return the image called *reference*, or None when the engine has none.
@@ -138,22 +79,21 @@ class Engine:
         """
         try:
             with self._explained(f"look for image {reference!r}"):
-                found: dict[str, Any] = self._api.inspect_image(reference)  # type: ignore[no-untyped-call]
+                return Image.of(self._api.inspect_image(reference))  # type: ignore[no-untyped-call]
         except RefusedError as error:
             if error.status == 404:
                 return None
             message = f"{reference!r} is not the name of an image: {error.reason}"
             raise ImageError(message) from error
-        config = found.get("Config") or {}
-        platform = f"{found['Os']}/{found['Architecture']}" if found.get("Architecture") else ""
-        command = [*(config.get("Entrypoint") or ()), *(config.get("Cmd") or ())]
-        return Image(found["Id"], platform, tuple(config.get("Env") or ()), tuple(command))
 
-    def create(self, name: str, settings: Mapping[str, Any], host: Mapping[str, Any]) -> None:
-        """Create the container *name* without starting it."""
+    def create(
+        self, name: str, settings: Mapping[str, Any], host: Mapping[str, Any]
+    ) -> tuple[str, ...]:
+        """Create the container *name* without starting it; return what the engine warns of."""
         with self._explained(f"create a container from image {settings['image']!r}"):
             config = self._api.create_host_config(**host)
-            self._api.create_container(name=name, host_config=config, **settings)
+            answer = self._api.create_container(name=name, host_config=config, **settings)
+        return tuple(answer.get("Warnings") or ())
 
     def start(self, name: str) -> None:
         """Start the container *name*."""
@@ -164,32 +104,30 @@ class Engine:
         """Return how the container *name* is doing, or None when there is none."""
         try:
             with self._explained(f"inspect container {name}"):
-                found = self._api.inspect_container(name)
+                return State.of(self._api.inspect_container(name))
         except RefusedError as error:
             if error.status == 404:
                 return None
             raise
-        state = found["State"]
-        return State(
-            id=found["Id"],
-            status=state["Status"],
-            exit_code=state["ExitCode"],
-            out_of_memory=state["OOMKilled"],
-            problem=state["Error"],
-            labels=found["Config"]["Labels"] or {},
-        )
 
-    def link_target(self, name: str, path: str) -> str:
-        """Return where the link *path* in the container leads; empty when it is none."""
+    def labelled(self, label: str) -> list[dict[str, Any]]:
+        """Return what the engine lists of containers with this *label*, running or not."""
+        with self._explained("list containers"):
+            found: list[dict[str, Any]] = self._api.containers(all=True, filters={"label": label})
+        return found
+
+    def kind(self, name: str, path: str) -> str | None:
+        """Return what *path* in the container is: "folder", "link" or "file"; None when nothing."""
         try:
             with self._explained(f"look into container {name}"):
                 content, found = self._api.get_archive(name, path)
         except RefusedError as error:
             if error.status == 404:
-                return ""
+                return None
             raise
         content.close()
-        return str(found["linkTarget"])
+        mode = int(found["mode"])
+        return "folder" if mode & _FOLDER else "link" if mode & _LINK else "file"
 
     def output(self, name: str, lines: int = 40) -> bytes:
         """Return the last *lines* that the container's processes printed."""
@@ -208,48 +146,46 @@ class Engine:
             self._api.remove_container(name, v=True, force=True)
 
     def pull(
-        self,
-        reference: str,
-        platform: str,
-        stop: threading.Event,
-        advance: Callable[[int], None],
+        self, reference: str, platform: str, wanted: Callable[[Mapping[str, Any]], bool]
     ) -> None:
-        """Have the engine pull *reference*; try again when its registry says "not now".
+        """Have the engine pull *reference*; *wanted* hears each sign of progress, and ends it.
 
-        *advance* hears how many bytes have arrived; *stop* ends it at the next sign of progress.
-        Raises ImageError when the image cannot be had.
+        Raises RefusedError, whose reason is what the registry said.
         """
-        pause = 1.0
-        for attempt in range(1, RETRIES + 1):
-            try:
-                self._pull(reference, platform, stop, advance)
-            except RefusedError as error:
-                again = attempt < RETRIES and any(sign in error.reason for sign in PASSING)
-                if not again:
-                    raise ImageError(why_not_pulled(reference, platform, error.reason)) from error
-                _log.warning("pulling %s again in %g s: %s", reference, pause, error.reason)
-            else:
-                return
-            if stop.wait(pause):
-                return
-            pause *= 2
-
-    def _pull(
-        self, reference: str, platform: str, stop: threading.Event, advance: Callable[[int], None]
-    ) -> None:
-        had: dict[str, int] = {}
-        with self._explained(f"pull image {reference!r}"):
+        what, problem = f"pull image {reference!r}", None
+        with self._explained(what):
             lines = self._api.pull(reference, platform=platform, stream=True, decode=True)
-            for line in lines:
-                if stop.is_set():
+            for line in lines:  # to the end: a connection is closed only when all has been read
+                problem = problem or line.get("error")
+                if not wanted(line):
                     lines.close()
                     return
-                if problem := line.get("error"):
-                    raise RefusedError(f"pull image {reference!r}", problem, 0)
-                if line.get("status") == "Downloading":
-                    now = line.get("progressDetail", {}).get("current", 0)
-                    advance(max(0, now - had.get(line["id"], 0)))
-                    had[line["id"]] = now
+        if problem:
+            raise RefusedError(self.where.kind, what, problem, 0)
+
+    def load(self, pieces: Iterator[bytes]) -> None:
+        """Have the engine load what ``docker save`` would have written, in *pieces*.
+
+        Raises RefusedError when it cannot, and what *pieces* raises.
+        """
+        what, problem = "load an image", None
+        with self._explained(what):
+            for line in self._api.load_image(pieces):  # type: ignore[no-untyped-call]
+                problem = problem or line.get("error") or line.get("message")
+        if problem:
+            raise RefusedError(self.where.kind, what, problem, 0)
+
+    def drop(self, reference: str) -> bool:
+        """Remove the image called *reference*; return False when a container still needs it."""
+        try:
+            with self._explained(f"remove image {reference!r}"):
+                self._api.remove_image(reference)
+        except RefusedError as error:
+            if error.status == 409:
+                return False
+            if error.status != 404:
+                raise
+        return True
 
     @contextlib.contextmanager
     def _gone_is_fine(self) -> Iterator[None]:
@@ -267,21 +203,29 @@ class Engine:
             yield
         except APIError as error:
             reason = error.explanation or error
-            raise RefusedError(what, reason, error.status_code or 0) from error
+            raise RefusedError(self.where.kind, what, reason, error.status_code or 0) from error
         except (requests.Timeout, TimeoutError) as error:
             message = f"did not answer within {TIMEOUT} s, asked to {what}"
-            raise ProviderError(f"the Docker engine at {self._where} {message}") from error
+            engine = f"the {self.where.kind.title()} engine at {self.where.url}"
+            raise ProviderError(f"{engine} {message}") from error
         except (DockerException, requests.RequestException, OSError) as error:
-            message = f"docker cannot {what} at {self._where}: {one_line(error)}"
+            where = self.where
+            message = f"{where.kind} cannot {what} at {where.url}: {one_line(error)}"
             raise ProviderError(message) from error
 
 
-def _knock(where: str) -> None:
-    """Raise ProviderError when nobody listens; the SDK would hide why and leak the socket."""
-    path = where.removeprefix(LOCAL)
+def _knock(where: Address) -> int | None:
+    """Return who listens, if that can be told; raise ProviderError when nobody does.
+
+    The SDK would hide why and leak the socket.
+    """
     try:
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(TIMEOUT)
-            probe.connect(path)
+            probe.connect(str(where.path))
+            size = struct.calcsize("3i")
+            answer = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
     except OSError as error:
-        raise ProviderError(why_no_connection(where, path, error)) from error
+        raise ProviderError(why_no_connection(where, error)) from error
+    pid: int = struct.unpack("3i", answer)[0]
+    return pid or None

@@ -3,27 +3,91 @@
 from __future__ import annotations
 
 import shlex
+import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from agentix.errors import ImageError, ProviderError
+from agentix.errors import ImageError
+from agentix.provider.docker import dropping, loading
+from agentix.provider.docker.engine import Engine
+from agentix.provider.docker.pulling import pull
+from agentix.provider.docker.threads import abandonable, finished
+from agentix.provider.kit import stoppable
 
 if TYPE_CHECKING:
-    from agentix.provider.docker.engine import Image
+    from agentix.progress import Progress
+    from agentix.provider.docker.address import Address, Kind
+    from agentix.provider.docker.config import DockerProviderConfig
+    from agentix.provider.docker.facts import Image
+    from agentix.provider.kit import Stop
 
 
-def require_platforms(
-    bundle: str, built_for: str, *, image: str, found: Image, engine: str
-) -> None:
-    """Check that the *bundle*, the *image* and the *engine* are for one platform.
+async def bring(
+    engine: Engine,
+    reference: str,
+    platform: str,
+    choices: DockerProviderConfig,
+    progress: Progress,
+) -> tuple[str, Image]:
+    """Return the image called *reference*, loaded or pulled if need be, and its name there.
 
-    Raises ProviderError or ImageError that names the two that differ.
+    Raises ImageError when it cannot be had.
     """
-    if engine != built_for:
-        raise ProviderError(
-            f"bundle {bundle} is for {built_for}, but the Docker engine runs {engine};"
-            f" build it with --platform {engine}"
-        )
+    where = engine.where
+    if (path := loading.archive(reference)) is not None:
+        reference = await _load(where, path, platform, progress)
+    found = await finished(engine.image, reference)
+    if found is None:
+        if error := cannot_be_pulled(where.kind, reference):
+            raise error
+        if choices.pull == "never":
+            raise ImageError(
+                f"image {reference!r} is not on this machine, and pulling is switched off"
+                f" (pull='never'); {where.kind} pull {reference} gets it"
+            )
+        await _pull(where, reference, platform, progress)
+        if not choices.keep_images:
+            dropping.note(where, reference)
+        found = await finished(engine.image, reference)
+        if found is None:
+            raise ImageError(f"image {reference!r} was brought here and is gone again")
+    return reference, found
+
+
+async def _load(where: Address, path: Path, platform: str, progress: Progress) -> str:
+    architecture = platform.removeprefix("linux/")
+
+    def work(stop: Stop) -> str:
+        with Engine(where) as engine:
+            return loading.load(engine, path, architecture, stop, progress)
+
+    return await stoppable(work, name=f"load {path}")
+
+
+async def _pull(where: Address, reference: str, platform: str, progress: Progress) -> None:
+    stop = threading.Event()
+    with progress.step(f"pull {reference}", unit="bytes") as step:
+
+        def advance(amount: int) -> None:
+            if not stop.is_set():
+                step.advance(amount)
+
+        def work() -> None:
+            # A connection of its own, since nobody waits for this after a cancellation.
+            with Engine(where) as engine:
+                pull(engine, reference, platform, stop, advance)
+
+        try:
+            await abandonable(work, name=f"pull {reference}")
+        finally:
+            stop.set()
+
+
+def require_platforms(bundle: str, built_for: str, *, image: str, found: Image) -> None:
+    """Check that the *bundle* and the *image* are for one platform.
+
+    Raises ImageError that names the two when they differ.
+    """
     if found.platform and found.platform != built_for:
         raise ImageError(
             f"image {image!r} is made for {found.platform}, but bundle {bundle} is for {built_for};"
@@ -31,43 +95,20 @@ def require_platforms(
         )
 
 
-def in_nix(found: Image) -> str | None:
-    """Return what of the image's own programs is in /nix, as far as its configuration says."""
-    path = next((each for each in found.environment if each.startswith("PATH=")), "PATH=")
-    words = [*path.removeprefix("PATH=").split(":"), *found.command]
-    return next((word for word in words if is_in_nix(word)), None)
-
-
-def is_in_nix(path: str) -> bool:
-    """Whether *path* is in the Nix store, or in a folder that always leads there."""
-    return path.startswith(("/nix/", "/root/.nix-profile", "/run/current-system/"))
-
-
-def hidden(image: str, program: str) -> ImageError:
-    """Return the error for an image whose *program* would disappear below the bundle."""
-    return ImageError(
-        f"image {image!r} was built by Nix: its own programs live in /nix ({program}), where the"
-        " bundle is mounted, and merging the two is not supported in this version"
-    )
-
-
-def cannot_be_pulled(reference: str) -> ImageError | None:
+def cannot_be_pulled(kind: Kind, reference: str) -> ImageError | None:
     """Return the error for a *reference* that no registry could know; None when one could."""
     why = None
     if reference.startswith(("/", ".", "~")):
-        why = f"docker takes images by name; {_how_to_name(reference)}, and use that name"
+        why = f"{kind} takes images by name or as archives; {_how_to_name(kind, reference)}"
     elif reference.startswith("sha256:"):
         why = "an id cannot be pulled; use a name"
     return ImageError(f"image {reference!r} is not on this machine: {why}") if why else None
 
 
-def _how_to_name(reference: str) -> str:
-    """Return how the engine is given a file or folder that other providers take as an image."""
+def _how_to_name(kind: Kind, reference: str) -> str:
+    """Return how the engine is given a folder, which other providers take as an image."""
     path = Path(reference).expanduser()
     name = shlex.quote(str(path))
     if path.is_dir():
-        return f"tar -C {name} -c . | docker import - NAME"
-    return (
-        f"docker load --input {name} (of an archive by docker save)"
-        f" or docker import {name} NAME (of a root file system)"
-    )
+        return f"tar -C {name} -c . | {kind} import - NAME, and use that name"
+    return f"{name} is no file"

@@ -4,45 +4,55 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
+import os
 import re
-import threading
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from agentix.errors import ImageError, ProviderError, SandboxNotFound
+from agentix.errors import ProviderError, SandboxNotFound
 from agentix.progress import SILENT
 from agentix.provider.base import Sandbox, SandboxId, SandboxInfo, SandboxProvider
-from agentix.provider.docker import container, images
+from agentix.provider.docker import (
+    container,
+    dropping,
+    emulation,
+    forwarding,
+    images,
+    limits,
+    listing,
+    remote,
+    stores,
+    sweeping,
+)
+from agentix.provider.docker.address import Address, locate
 from agentix.provider.docker.config import DockerProviderConfig
-from agentix.provider.docker.engine import TIMEOUT, Engine, address
-from agentix.provider.docker.threads import abandonable
+from agentix.provider.docker.engine import TIMEOUT, Engine
+from agentix.provider.docker.leftovers import removed_meanwhile
+from agentix.provider.docker.problems import RefusedError
+from agentix.provider.docker.shipping import Shipment
+from agentix.provider.docker.threads import finished
+from agentix.provider.docker.watch import Watch
 from agentix.provider.kit import (
     BundleCache,
     RuntimeFolder,
-    account,
     carry_out,
     deploy_locally,
-    to_the_end,
+    hold_lease,
+    release_lease,
+    stoppable,
     undone_on_error,
     until_ready,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    import builtins
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from agentix.progress import Progress
-    from agentix.provider.base import DeployedBundle, SandboxConfig
-    from agentix.provider.docker.engine import Image
+    from agentix.provider.base import DeployedBundle, ListedSandbox, SandboxConfig
+    from agentix.provider.docker.facts import Ability, Image
     from agentix.provider.kit import CachedBundle
-
-P = ParamSpec("P")
-T = TypeVar("T")
-
-_PREFIX = "docker"
-_ID = re.compile(rf"{_PREFIX}-[0-9a-f]+")
-_LOOK_EVERY = 0.2
-_READ_EVERY = 5  # looks; what a container prints is read less often than whether it lives
 
 
 class DockerProvider(SandboxProvider):
@@ -52,48 +62,86 @@ class DockerProvider(SandboxProvider):
         self, config: DockerProviderConfig | None = None, *, progress: Progress = SILENT
     ) -> None:
         self._choices = config or DockerProviderConfig()
+        self.name = self._kind = self._choices.container_engine
         self._progress = progress
-        self._looked_into: set[str] = set()  # ids of images with programs outside /nix
+        self._abilities: dict[Address, Ability] = {}
+        self._low: set[Address] = set()  # engines that cannot give the limits they would
 
     async def create(self, config: SandboxConfig) -> Sandbox:
         """Start a container from the image and return it once its runtime answers."""
-        self._require_docker()
-        where = address()
+        for again in (True, True, False):
+            try:
+                return await self._attempt(config)
+            except RefusedError as error:
+                # Another sandbox has gone, and taken the image with it.
+                if not again or error.status != 404 or "image" not in error.reason.lower():
+                    raise
+        raise AssertionError  # the last attempt returned or raised
+
+    async def _attempt(self, config: SandboxConfig) -> Sandbox:
+        where = await asyncio.to_thread(locate, self._kind)
         bundle = await asyncio.to_thread(BundleCache().open, config.bundle, progress=self._progress)
         bundle.check_protocol()
         if config.platform is not None:
             bundle.check_platform(config.platform)
-        async with _connected(where) as engine:
-            image = await self._image(engine, where, config, bundle)
-            folder = RuntimeFolder.create(_PREFIX)
+        async with _connected(where) as engine, removed_meanwhile(where, self.delete):
+            ability = await self._ability(engine)
+            choices = limits.require(self._kind, ability, config.resource, self._choices)
+            reference, image = await self._image(engine, config, bundle)
+            folder = RuntimeFolder.create(self._kind, config.image)
+            name = container.name(folder.sandbox_id)
+            shipment = Shipment(engine, name, bundle, image) if where.remote else None
 
             async def undo() -> None:
+                release_lease(folder.sandbox_id)
                 try:
-                    await asyncio.to_thread(engine.remove, container.name(folder.sandbox_id))
+                    await _remove(engine, folder.sandbox_id, folder)
+                    if shipment is not None:
+                        await asyncio.to_thread(shipment.undo)
                 finally:
+                    await asyncio.to_thread(forwarding.end, folder.sandbox_id)
                     await asyncio.to_thread(folder.remove)
 
             what = f"removing what was made of sandbox {folder.sandbox_id}"
             async with undone_on_error(undo, what=what, within=2 * TIMEOUT):
-                folder.record({"engine": where})
-                return await self._start(engine, config, image, bundle, folder)
+                drop = not self._choices.keep_images and dropping.may_go(where, reference)
+                folder.record(
+                    {
+                        **where.facts(),
+                        "drop": reference if drop else None,
+                        "lease": self._choices.lease,
+                    }
+                )
+                title, built_for = bundle.manifest.title, bundle.manifest.platform
+                with emulation.explained(self._kind, title, built_for, ability.platform):
+                    return await self._start(
+                        engine, choices, config, image, bundle, folder, shipment
+                    )
 
     async def delete(self, sandbox_id: SandboxId) -> None:
         """Stop the container, remove it with its volumes, and remove its folder."""
-        folder, where = None, None
+        folder: RuntimeFolder | None = None
+        where: Address | None = None
+        drop: str | None = None
         try:
-            folder, facts = RuntimeFolder.find(sandbox_id, _PREFIX)
-            where = str(facts["engine"])
+            folder, facts = RuntimeFolder.find(sandbox_id, self._kind)
+            where = Address.of(self._kind, facts)
+            drop = facts.get("drop")
         except SandboxNotFound:  # a container may be left all the same
-            if not _ID.fullmatch(sandbox_id):
+            if not re.fullmatch(rf"{self._kind}-[0-9a-f]+", sandbox_id):
                 return
 
         async def end() -> None:
+            release_lease(sandbox_id)  # first: then it ends even if it cannot be asked to
             name = container.name(sandbox_id)
-            async with _connected(where or address()) as engine:
+            here = await asyncio.to_thread(locate, self._kind) if where is None else where
+            async with _connected(here) as engine:
                 with contextlib.suppress(ProviderError):  # then it is killed, with less ado
                     await asyncio.to_thread(engine.stop, name, grace=self._choices.stop_timeout)
-                await asyncio.to_thread(engine.remove, name)
+                await _remove(engine, sandbox_id, folder)
+                if drop is not None and await asyncio.to_thread(engine.drop, drop):
+                    dropping.forget(here, drop)
+            await asyncio.to_thread(forwarding.end, sandbox_id)
             if folder is not None:  # until here it says which engine to ask again
                 await asyncio.to_thread(folder.remove)
 
@@ -107,12 +155,22 @@ class DockerProvider(SandboxProvider):
 
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a new handle of a container that runs, also from another process."""
-        folder, facts = RuntimeFolder.find(sandbox_id, _PREFIX)
-        async with _connected(facts["engine"]) as engine:
-            state = await _call(engine.state, container.name(sandbox_id))
-        if state is None or not state.running:
-            raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it, or create another")
+        folder, facts = RuntimeFolder.find(sandbox_id, self._kind)
+        where, name = Address.of(self._kind, facts), container.name(sandbox_id)
+        ended = f"sandbox {sandbox_id} has ended; delete it, or create another"
+        async with _connected(where) as engine:
+            state = await finished(engine.state, name)
+            if state is None or not state.running:
+                raise SandboxNotFound(ended)
+            if where.remote:
+                folder = await finished(forwarding.reach, folder, where, name)
+            if not await Watch(engine, name).outlives(hold_lease(folder, facts.get("lease"))):
+                raise SandboxNotFound(ended)
         return _handle(folder)
+
+    async def list(self) -> builtins.list[ListedSandbox]:
+        """Return those with a record on this machine, and containers that have only labels."""
+        return await listing.sandboxes(self._kind)
 
     async def deploy_bundle(
         self, path: Path, *, name: str | None = None, platform: str | None = None
@@ -120,124 +178,128 @@ class DockerProvider(SandboxProvider):
         """Deploy to this machine's cache, which the engine mounts from."""
         return await deploy_locally(path, name=name, platform=platform, progress=self._progress)
 
-    def _require_docker(self) -> None:
-        if self._choices.container_engine != "docker":
-            raise ProviderError(
-                f"container engine {self._choices.container_engine!r} is not supported in this"
-                " version; use 'docker', or the bubblewrap provider, which needs no engine"
-            )
-
     async def _image(
-        self, engine: Engine, where: str, config: SandboxConfig, bundle: CachedBundle
-    ) -> Image:
-        """Return the image, pulled if need be, that goes with the bundle and the engine."""
-        platform = bundle.manifest.platform
-        found = await _call(engine.image, config.image)
-        if found is None:
-            await self._pull(where, config.image, platform)
-            found = await _call(engine.image, config.image)
-            if found is None:
-                raise ImageError(f"image {config.image!r} was pulled and is gone again")
+        self, engine: Engine, config: SandboxConfig, bundle: CachedBundle
+    ) -> tuple[str, Image]:
+        """Return the image that goes with the bundle and the engine, and its name there."""
+        reference, image = await images.bring(
+            engine, config.image, bundle.manifest.platform, self._choices, self._progress
+        )
         images.require_platforms(
             bundle.manifest.title,
-            platform,
+            bundle.manifest.platform,
             image=config.image,
-            found=found,
-            engine=await _call(engine.platform),
+            found=image,
         )
-        if program := images.in_nix(found):
-            raise images.hidden(config.image, program)
-        return found
+        return reference, image
 
-    async def _pull(self, where: str, reference: str, platform: str) -> None:
-        if error := images.cannot_be_pulled(reference):
-            raise error
-        if self._choices.pull == "never":
-            raise ImageError(
-                f"image {reference!r} is not on this machine, and pulling is switched off"
-                f" (pull='never'); docker pull {reference} gets it"
-            )
-        stop = threading.Event()
-        with self._progress.step(f"pull {reference}", unit="bytes") as step:
-
-            def advance(amount: int) -> None:
-                if not stop.is_set():
-                    step.advance(amount)
-
-            def pull() -> None:
-                # A connection of its own, since nobody waits for this after a cancellation.
-                with Engine(where) as engine:
-                    engine.pull(reference, platform, stop, advance)
-
-            try:
-                await abandonable(pull, name=f"pull {reference}")
-            finally:
-                stop.set()
+    async def _ability(self, engine: Engine) -> Ability:
+        known = self._abilities.get(engine.where)
+        if known is None:
+            known = self._abilities[engine.where] = await finished(engine.ability)
+        return known
 
     async def _start(
         self,
         engine: Engine,
+        choices: DockerProviderConfig,
         config: SandboxConfig,
         image: Image,
         bundle: CachedBundle,
         folder: RuntimeFolder,
+        shipment: Shipment | None,
     ) -> Sandbox:
         name = container.name(folder.sandbox_id)
-        settings = container.settings(config, image.id, folder)
-        host = container.host_settings(self._choices, config.resource, bundle.nix, folder)
-        await _call(engine.create, name, settings, host)
-        if image.id not in self._looked_into:
-            shell = await _call(engine.link_target, name, "/bin/sh")
-            if images.is_in_nix(shell):
-                raise images.hidden(config.image, f"/bin/sh leads to {shell}")
-            self._looked_into.add(image.id)
-        await _call(engine.start, name)
-        watch = _Watch(engine, name)
-        within = self._choices.start_timeout
-        await until_ready(folder, death=watch.death, account=watch.account, within=within)
+        settings = container.settings(self._choices, config, image, folder)
+        merged = stores.known(image)
+        if merged is None:
+            # Without any mount: to look, the engine makes the places where they would be.
+            bare = container.host_settings(choices, None, (), folder) | {"mounts": []}
+            await self._create(engine, name, settings, bare)
+            kind = await finished(engine.kind, name, stores.NIX)
+            await finished(engine.remove, name)
+            merged = stores.learn(image, config.image, kind)
+        source = partial(container.source, choices)
+        if shipment is None:
+            mounts = stores.mounts(bundle, config.image, source, merged=merged)
+            host = container.host_settings(choices, config.resource, mounts, folder)
+        else:
+            mounts = remote.mounts(bundle, config.image, merged=merged)
+            host = container.host_settings(choices, config.resource, (), folder)
+            settings, host = remote.settings(settings), host | {"mounts": mounts}
+        if engine.where in self._low:
+            host = host | {"ulimits": limits.no_higher_than(engine.peer)}
+        await self._create(engine, name, settings, host)
+        async with contextlib.AsyncExitStack() as telling:
+            if shipment is not None:
+                await stoppable(partial(shipment.send, progress=self._progress), name=name)
+                told = await finished(remote.tell, engine.where, name, folder)
+                telling.callback(told.close)
+            try:
+                await self._run(engine, name, settings, host)
+            except RefusedError as error:
+                if config.resource and config.resource.gpu and "device driver" in error.reason:
+                    raise limits.no_gpu(self._kind, config.resource.gpu, error.reason) from error
+                raise
+            if shipment is not None:
+                folder = await finished(forwarding.reach, folder, engine.where, name)
+            watch = Watch(engine, name)
+            within = self._choices.start_timeout
+            await until_ready(folder, death=watch.death, account=watch.account, within=within)
+        await hold_lease(folder, self._choices.lease)
         return _handle(folder)
+
+    async def _create(
+        self, engine: Engine, name: str, settings: dict[str, Any], host: dict[str, Any]
+    ) -> None:
+        limits.kept(self._kind, await finished(engine.create, name, settings, host))
+
+    async def _run(
+        self, engine: Engine, name: str, settings: dict[str, Any], host: dict[str, Any]
+    ) -> None:
+        try:
+            await finished(engine.start, name)
+        except RefusedError as error:
+            if "ulimits" in host or not limits.are_too_high(error.reason):
+                raise
+            self._low.add(engine.where)
+            await finished(engine.remove, name)
+            lower = host | {"ulimits": limits.no_higher_than(engine.peer)}
+            await self._create(engine, name, settings, lower)
+            await finished(engine.start, name)
+
+
+class PodmanProvider(DockerProvider):
+    """Sandboxes as containers of Podman, whose service is started where none runs."""
+
+    def __init__(
+        self, config: DockerProviderConfig | None = None, *, progress: Progress = SILENT
+    ) -> None:
+        choices = config or DockerProviderConfig()
+        super().__init__(
+            choices.model_copy(update={"container_engine": "podman"}), progress=progress
+        )
+
+
+async def _remove(engine: Engine, sandbox_id: str, folder: RuntimeFolder | None) -> None:
+    """Remove the container, and first what only the engine can of its folder."""
+    name = container.name(sandbox_id)
+    if folder is not None and os.getuid() != 0:
+        with contextlib.suppress(ProviderError):  # what stays is complained of by who removes it
+            await asyncio.to_thread(engine.stop, name, grace=0)
+            await asyncio.to_thread(sweeping.empty, engine, name, folder.mount)
+    await asyncio.to_thread(engine.remove, name)
 
 
 def _handle(folder: RuntimeFolder) -> Sandbox:
     return Sandbox(SandboxInfo(folder.sandbox_id, folder.url, "running"), token=folder.token)
 
 
-class _Watch:
-    """Looks after a container that is starting: how it ended, and what it printed."""
-
-    def __init__(self, engine: Engine, name: str) -> None:
-        self._engine = engine
-        self._name = name
-        self._output = b""
-
-    def account(self) -> str:
-        """Return a clause about the output, as of the last look."""
-        return account(self._output.decode(errors="replace"))
-
-    async def death(self) -> str:
-        """Return how the container ended, once it has."""
-        for looks in itertools.count(1):
-            await asyncio.sleep(_LOOK_EVERY)
-            state = await _call(self._engine.state, self._name)
-            if state is None:
-                break
-            if not state.running or looks % _READ_EVERY == 0:
-                self._output = await _call(self._engine.output, self._name)
-            if not state.running:
-                return state.end
-        return "its container was removed"
-
-
-async def _call(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
-    """Ask the engine; when cancelled, wait for its answer first."""
-    return await to_the_end(asyncio.to_thread(work, *args, **kwargs))
-
-
 @contextlib.asynccontextmanager
-async def _connected(where: str) -> AsyncIterator[Engine]:
+async def _connected(where: Address) -> AsyncIterator[Engine]:
     engine = Engine(where)
     try:
-        await _call(engine.connect)
+        await finished(engine.connect)
         yield engine
     finally:
         engine.close()

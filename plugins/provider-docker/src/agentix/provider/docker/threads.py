@@ -1,14 +1,24 @@
-"""A blocking call, off the event loop, that a cancellation leaves behind."""
+"""Blocking calls, off the event loop: one that a cancellation waits for, one that it leaves."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from agentix.provider.kit import to_the_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+async def finished(work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run *work* in a thread; when cancelled, wait for its end first."""
+    return await to_the_end(asyncio.to_thread(work, *args, **kwargs))
 
 
 async def abandonable(work: Callable[[], None], *, name: str) -> None:

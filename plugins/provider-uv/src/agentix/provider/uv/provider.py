@@ -1,0 +1,199 @@
+"""The provider: a process of this machine, owned by the process that created it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import pwd
+from functools import partial
+from typing import TYPE_CHECKING
+
+from agentix import platforms
+from agentix.errors import ImageError, ProviderError, SandboxNotFound
+from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxInfo, SandboxProvider
+from agentix.provider.kit import (
+    BundleCache,
+    HostedProcess,
+    OutputTail,
+    RuntimeFolder,
+    SandboxProcesses,
+    account,
+    carry_out,
+    settled,
+    stoppable,
+    undone_on_error,
+    until_ready,
+)
+from agentix.provider.uv.config import UvProviderConfig
+from agentix.provider.uv.environments import Environments
+from agentix.provider.uv.program import Uv, find_program
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from agentix.provider.kit import CachedBundle, Stop
+
+HOST = "host"
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+_BOUND = 30.0  # seconds, beyond the grace that a sandbox is given, to be rid of it
+# What the loader would act on before the runtime does; it gives them back to the task.
+_ASIDE = ("LD_", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "LC_CTYPE")
+_log = logging.getLogger("agentix.provider.uv")
+
+
+class UvProvider(SandboxProvider):
+    """Runs tasks in virtual environments on this machine, without any isolation.
+
+    ``image`` is ``"host"``. A sandbox ends with the process that created it, at the latest;
+    meanwhile other processes of the same user can ``get`` and ``delete`` it.
+    """
+
+    name = "uv"
+
+    def __init__(self, config: UvProviderConfig | None = None) -> None:
+        self.config = config or UvProviderConfig()
+
+    async def create(self, config: SandboxConfig) -> Sandbox:
+        """Return a new sandbox that answers, and warn that it isolates nothing.
+
+        Raises ImageError, BundleError, or ProviderError when uv cannot make the environment, or
+        this provider cannot do what *config* asks for.
+        """
+        self._refuse(config)
+        bundle, environment = await stoppable(partial(self._find, config), name="agentix-uv")
+        folder = RuntimeFolder.create(self.name, config.image)
+        process: HostedProcess | None = None
+
+        async def undo() -> None:
+            try:
+                if process is not None:
+                    await process.kill()
+            finally:
+                await asyncio.to_thread(folder.remove)
+
+        what = f"ending sandbox {folder.sandbox_id}"
+        async with undone_on_error(undo, what=what, within=_BOUND):
+            _warn(folder, bundle)
+            tail = OutputTail()
+            work = folder.path / "work"
+            work.mkdir(mode=0o700)
+            try:
+                process = HostedProcess.start(
+                    _command(environment, folder),
+                    tail=tail,
+                    env=_variables(environment, config.env),
+                    cwd=work,
+                )
+            except OSError as error:
+                raise ProviderError(
+                    f"the Python of {environment} cannot be started: {error}"
+                ) from error
+            await until_ready(
+                folder,
+                death=process.ended,
+                account=lambda: account(tail.text()),
+                within=self.config.start_timeout,
+            )
+            folder.record(SandboxProcesses(process.itself, process.itself).facts())
+        return self._handle(folder)
+
+    async def delete(self, sandbox_id: SandboxId) -> None:
+        """End the sandbox and remove its folder; nothing happens when it is gone already."""
+        try:
+            folder, facts = RuntimeFolder.find(sandbox_id, self.name)
+        except SandboxNotFound:
+            return
+
+        async def end() -> None:
+            processes = SandboxProcesses.parse(facts)
+            await processes.stop(self.config.stop_timeout)
+            await settled(processes.launcher)
+            await asyncio.to_thread(folder.remove)
+
+        what = f"deleting sandbox {sandbox_id}"
+        await carry_out(end(), what=what, within=self.delete_bound)
+
+    @property
+    def delete_bound(self) -> float:
+        """How many seconds ``delete`` may take."""
+        return self.config.stop_timeout + _BOUND
+
+    async def get(self, sandbox_id: SandboxId) -> Sandbox:
+        """Return a handle of a sandbox that lives; SandboxNotFound when it does not."""
+        folder, facts = RuntimeFolder.find(sandbox_id, self.name)
+        if not SandboxProcesses.parse(facts).first.runs():
+            raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it to tidy up")
+        return self._handle(folder)
+
+    @staticmethod
+    def _handle(folder: RuntimeFolder) -> Sandbox:
+        info = SandboxInfo(folder.sandbox_id, folder.url, "running")
+        return Sandbox(info, token=folder.token)
+
+    @staticmethod
+    def _refuse(config: SandboxConfig) -> None:
+        if config.image != HOST:
+            raise ImageError(
+                f"uv cannot use image {config.image!r}, since it runs on this machine itself; give "
+                f"image={HOST!r}, or use a provider that has images, such as bubblewrap"
+            )
+        limits = config.resource.requested() if config.resource else []
+        if limits:
+            raise ProviderError(
+                f"uv cannot limit {' or '.join(limits)}; leave out resource, "
+                "or use a provider that can, such as docker"
+            )
+
+    def _find(self, config: SandboxConfig, stop: Stop) -> tuple[CachedBundle, Path]:
+        """Find the bundle, and make its environment."""
+        uv = Uv(find_program(self.config.program), stop)
+        try:
+            machine = platforms.current().name
+        except ValueError as error:
+            raise ProviderError(str(error)) from error
+        bundle = BundleCache().open(config.bundle)
+        bundle.check_protocol()
+        bundle.check_platform(config.platform or machine)
+        if bundle.manifest.platform != machine:
+            raise ProviderError(
+                f"bundle {bundle.manifest.title} is for {bundle.manifest.platform}, "
+                f"but this machine is {machine}; uv emulates nothing"
+            )
+        environments = Environments(uv, self.config.cache, self.config.python)
+        return bundle, environments.open(bundle)
+
+
+def _warn(folder: RuntimeFolder, bundle: CachedBundle) -> None:
+    tools = ", ".join(tool.package for tool in bundle.manifest.tools)
+    _log.warning(
+        "sandbox %s isolates nothing: the provider uv runs its code as this user on this machine, "
+        "with all that this user may do%s",
+        folder.sandbox_id,
+        f"; the bundle's system packages ({tools}) are not in it" if tools else "",
+    )
+
+
+def _command(environment: Path, folder: RuntimeFolder) -> list[str]:
+    """Return what every bundle's bootstrap.sh does, for the host's own paths."""
+    return [
+        str(environment / "bin/python"),
+        *("-I", "-m", "agentix_runtime"),
+        *("--socket", str(folder.socket), "--token-file", str(folder.mount / "token")),
+        *("--name", folder.sandbox_id, "--logs", str(folder.path / "logs"), "--end-with-stdin"),
+    ]
+
+
+def _variables(environment: Path, added: Mapping[str, str] | None) -> dict[str, str]:
+    """Return the environment of a task: what a login of this user has at least, and *added*."""
+    try:
+        home = pwd.getpwuid(os.getuid()).pw_dir
+    except KeyError:
+        home = "/"
+    found = {"PATH": PATH, "HOME": home} | dict(added or {})
+    found["PATH"] = f"{found['PATH']}:{environment / 'bin'}"
+    return {
+        f"AGENTIX_ASIDE_{name}" if name.startswith(_ASIDE) else name: value
+        for name, value in found.items()
+    }

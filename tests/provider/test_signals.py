@@ -1,0 +1,511 @@
+"""A process that is told to end ends its sandboxes first, then itself as if nothing were."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from patience import eventually
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# A provider whose sandboxes are folders. Every step says that it begins; what is called slow takes
+# until a file named go appears.
+HOST = """
+    import asyncio, contextlib, multiprocessing, os, signal, sys, threading, time
+    from pathlib import Path
+    from agentix.errors import ProviderError
+    from agentix.provider.base import Sandbox, SandboxConfig, SandboxInfo, SandboxProvider
+    from agentix.provider.kit import carry_out, undone_on_error
+
+    SHELF = Path(sys.argv[1])
+    CONFIG = SandboxConfig(image="any", bundle="any")
+
+    def say(word):
+        print(word, flush=True)
+
+    async def go():
+        while not (SHELF.parent / "go").exists():
+            await asyncio.sleep(0.01)
+
+    class Shelf(SandboxProvider):
+        def __init__(self, slow="", broken=False):
+            self.slow, self.broken = slow, broken
+
+        async def create(self, config):
+            sandbox_id = f"s-{os.urandom(4).hex()}"
+            async def undo():
+                await self._remove(sandbox_id)
+            async with undone_on_error(undo, what="undoing", within=20):
+                (SHELF / sandbox_id).mkdir()
+                if self.slow == "create":
+                    say("creating")
+                    await asyncio.sleep(600)
+            return Sandbox(SandboxInfo(sandbox_id, "http://127.0.0.1:9", "running"))
+
+        async def delete(self, sandbox_id):
+            await carry_out(self._remove(sandbox_id), what="removing", within=20)
+
+        async def _remove(self, sandbox_id):
+            if self.slow == "delete":
+                say("deleting")
+                await go()
+            if self.broken:
+                raise ProviderError("it does not go away")
+            (SHELF / sandbox_id).rmdir()
+
+        async def get(self, sandbox_id):
+            raise NotImplementedError
+
+    async def use(provider=None, word="inside"):
+        async with (provider or Shelf()).session(CONFIG):
+            say(word)
+            await asyncio.sleep(600)
+
+"""
+ENDED = -signal.SIGTERM
+
+
+@pytest.fixture
+def shelf(tmp_path: Path) -> Path:
+    shelf = tmp_path / "shelf"
+    shelf.mkdir()
+    return shelf
+
+
+class Host:
+    """A process with sessions."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def says(self, *words: str) -> None:
+        """Wait until it has said these words, in any order."""
+        assert self.process.stdout is not None
+        said = sorted(self.process.stdout.readline().strip() for _ in words)
+        assert said == sorted(words)
+
+    def end(self, signum: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
+        """Tell it to end; return its status and what it wrote."""
+        self.process.send_signal(signum)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        _, errors = self.process.communicate(timeout=30)
+        return self.process.returncode, errors
+
+
+@contextlib.contextmanager
+def host(shelf: Path, program: str) -> Iterator[Host]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(HOST) + textwrap.dedent(program), str(shelf)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield Host(process)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def left(shelf: Path) -> int:
+    """Count the sandboxes that are left."""
+    return len(list(shelf.iterdir()))
+
+
+def test_in_the_middle_of_a_session(shelf: Path) -> None:
+    with host(shelf, "asyncio.run(use())") as process:
+        process.says("inside")
+        assert left(shelf) == 1
+        assert process.end() == (ENDED, "")
+    assert left(shelf) == 0
+
+
+def test_in_the_middle_of_create(shelf: Path) -> None:
+    with host(shelf, "asyncio.run(use(Shelf('create')))") as process:
+        process.says("creating")
+        assert left(shelf) == 1
+        assert process.end() == (ENDED, "")
+    assert left(shelf) == 0
+
+
+def test_in_the_middle_of_delete(shelf: Path) -> None:
+    program = """
+    async def main():
+        async with Shelf("delete").session(CONFIG):
+            pass
+        say("after it")
+
+    asyncio.run(main())
+    """
+    with host(shelf, program) as process:
+        process.says("deleting")
+        process.process.send_signal(signal.SIGTERM)
+        (shelf.parent / "go").touch()
+        assert process.ended() == (ENDED, "")
+        assert process.process.stdout is not None
+    assert left(shelf) == 0
+
+
+@pytest.mark.parametrize("slow", ["", "create", "delete"])
+def test_several_sessions_at_once(shelf: Path, slow: str) -> None:
+    program = f"""
+    async def main():
+        await asyncio.gather(use(), use(), use(Shelf("{slow}")), asyncio.sleep(600))
+
+    asyncio.run(main())
+    """
+    with host(shelf, program) as process:
+        process.says("inside", "inside", "creating" if slow == "create" else "inside")
+        process.process.send_signal(signal.SIGTERM)
+        if slow == "delete":
+            process.says("deleting")
+            eventually(lambda: left(shelf) == 1, "the other sandboxes are gone")
+            assert process.process.poll() is None
+            (shelf.parent / "go").touch()
+        assert process.ended() == (ENDED, "")
+    assert left(shelf) == 0
+
+
+def test_one_session_in_the_other(shelf: Path) -> None:
+    program = """
+    async def main():
+        async with Shelf().session(CONFIG), Shelf().session(CONFIG):
+            await use()
+
+    asyncio.run(main())
+    """
+    with host(shelf, program) as process:
+        process.says("inside")
+        assert left(shelf) == 3
+        assert process.end() == (ENDED, "")
+    assert left(shelf) == 0
+
+
+def test_what_the_task_does_at_its_end_is_done_before_the_sandbox_goes(shelf: Path) -> None:
+    program = """
+    async def main():
+        async with Shelf().session(CONFIG):
+            say("inside")
+            try:
+                await asyncio.sleep(600)
+            finally:
+                await asyncio.sleep(0.1)
+                (SHELF.parent / "kept").write_text(str(len(list(SHELF.iterdir()))))
+
+    asyncio.run(main())
+    """
+    with host(shelf, program) as process:
+        process.says("inside")
+        assert process.end() == (ENDED, "")
+    assert (shelf.parent / "kept").read_text() == "1"
+
+
+def test_a_second_signal_kills_at_once(shelf: Path) -> None:
+    with host(shelf, "asyncio.run(use(Shelf('delete')))") as process:
+        process.says("inside")
+        process.process.send_signal(signal.SIGTERM)
+        process.says("deleting")
+        assert process.end() == (ENDED, "")
+    assert left(shelf) == 1
+
+
+def test_no_session_begins_while_others_are_ended(shelf: Path) -> None:
+    program = """
+    async def again():
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await use()
+
+    async def main():
+        await asyncio.gather(again(), use(Shelf("delete")))
+
+    asyncio.run(main())
+    """
+    with host(shelf, program) as process:
+        process.says("inside", "inside")
+        process.process.send_signal(signal.SIGTERM)
+        process.says("deleting")
+        eventually(lambda: left(shelf) == 1, "the other sandbox is gone")
+        (shelf.parent / "go").touch()
+        assert process.ended()[0] == ENDED
+    assert left(shelf) == 0
+
+
+def test_after_its_sessions_a_process_ends_as_before(shelf: Path) -> None:
+    program = """
+    async def main():
+        for _ in range(2):
+            async with Shelf().session(CONFIG):
+                pass
+
+    for _ in range(2):
+        asyncio.run(main())
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    say("outside")
+    time.sleep(600)
+    """
+    with host(shelf, program) as process:
+        process.says("outside")
+        assert process.end() == (ENDED, "")
+
+
+def test_a_handler_of_the_users_own_stays_in_charge(shelf: Path) -> None:
+    program = """
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+    asyncio.run(use())
+    """
+    with host(shelf, program) as process:
+        process.says("inside")
+        assert process.end() == (7, "")
+    assert left(shelf) == 0  # asyncio.run cancels what is left when it is left by an exception
+
+
+def test_a_loops_handler_of_the_users_own_stays_in_charge(shelf: Path) -> None:
+    program = """
+    async def main():
+        done = asyncio.Event()
+        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, done.set)
+        async with Shelf().session(CONFIG):
+            say("inside")
+            await done.wait()
+
+    asyncio.run(main())
+    """
+    with host(shelf, program) as process:
+        process.says("inside")
+        assert process.end() == (0, "")
+    assert left(shelf) == 0
+
+
+def test_a_handler_that_is_set_in_a_session_is_left_alone(shelf: Path) -> None:
+    program = """
+    async def main():
+        async with Shelf().session(CONFIG):
+            signal.signal(signal.SIGTERM, handler)
+
+    handler = lambda *_: sys.exit(7)
+    asyncio.run(main())
+    assert signal.getsignal(signal.SIGTERM) is handler
+    say("outside")
+    time.sleep(600)
+    """
+    with host(shelf, program) as process:
+        process.says("outside")
+        assert process.end() == (7, "")
+
+
+def test_our_handler_put_back_too_late_does_not_keep_the_process(shelf: Path) -> None:
+    program = """
+    async def main():
+        async with Shelf().session(CONFIG):
+            return signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    signal.signal(signal.SIGTERM, asyncio.run(main()))
+    say("outside")
+    time.sleep(600)
+    """
+    with host(shelf, program) as process:
+        process.says("outside")
+        assert process.end() == (ENDED, "")
+
+
+def test_ignoring_it_is_respected(shelf: Path) -> None:
+    program = """
+    async def main():
+        async with Shelf().session(CONFIG):
+            say("inside")
+            while not (SHELF.parent / "go").exists():
+                await asyncio.sleep(0.01)
+
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    asyncio.run(main())
+    """
+    with host(shelf, program) as process:
+        process.says("inside")
+        process.process.send_signal(signal.SIGTERM)
+        (shelf.parent / "go").touch()
+        assert process.ended() == (0, "")
+    assert left(shelf) == 0
+
+
+def test_sessions_of_other_threads_leave_it_as_it_is(shelf: Path) -> None:
+    program = """
+    threading.Thread(target=asyncio.run, args=[use()], daemon=True).start()
+    time.sleep(600)
+    """
+    with host(shelf, program) as process:
+        process.says("inside")
+        assert process.end() == (ENDED, "")
+    assert left(shelf) == 1  # what a lease is for
+
+
+def test_forked_children_die_by_it_and_leave_their_parents_sandboxes_alone(shelf: Path) -> None:
+    program = """
+    async def main():
+        async with Shelf().session(CONFIG):
+            for _ in range(20):
+                child = multiprocessing.get_context("fork").Process(target=time.sleep, args=[600])
+                child.start()
+                child.terminate()
+                child.join(20)
+                assert child.exitcode == -15
+            await use()
+
+    asyncio.run(main())
+    """
+    with host(shelf, program) as process:
+        process.says("inside")
+        assert left(shelf) == 2
+        assert process.end() == (ENDED, "")
+    assert left(shelf) == 0
+
+
+def test_a_loop_that_does_not_turn_is_given_up(shelf: Path) -> None:
+    program = """
+    from agentix.provider import signals
+    signals._DEAF = 0.3
+
+    async def main():
+        async with Shelf().session(CONFIG):
+            say("inside")
+            time.sleep(600)
+
+    asyncio.run(main())
+    """
+    with host(shelf, program) as process:
+        process.says("inside")
+        assert process.end() == (ENDED, "")
+
+
+def test_a_task_that_does_not_end_is_given_up(shelf: Path) -> None:
+    program = """
+    from agentix.provider import base, signals
+    signals._PATIENCE = base._CLOSE_BOUND = 0.1
+    Shelf.delete_bound = 0.1
+
+    async def main():
+        async with Shelf().session(CONFIG):
+            say("inside")
+            while True:
+                with contextlib.suppress(asyncio.CancelledError):
+                    await asyncio.sleep(600)
+
+    asyncio.run(main())
+    """
+    with host(shelf, program) as process:
+        process.says("inside")
+        assert process.end() == (ENDED, "")
+
+
+@pytest.mark.parametrize(
+    "outside",
+    ["loop.close()", "pass", "loop.run_until_complete(asyncio.sleep(600))"],
+    ids=["closed", "between runs", "running"],
+)
+def test_a_session_whose_task_has_ended_keeps_nobody(shelf: Path, outside: str) -> None:
+    program = f"""
+    loop = asyncio.new_event_loop()
+    stack = contextlib.AsyncExitStack()
+    loop.run_until_complete(stack.enter_async_context(Shelf().session(CONFIG)))
+    say("outside")
+    {outside}
+    time.sleep(600)
+    """
+    with host(shelf, program) as process:
+        process.says("outside")
+        time.sleep(0.1)
+        assert process.end()[0] == ENDED
+
+
+def test_an_interrupt_is_asyncios(shelf: Path) -> None:
+    program = """
+    async def main():
+        await asyncio.gather(use(), use())
+
+    asyncio.run(main())
+    """
+    with host(shelf, program) as process:
+        process.says("inside", "inside")
+        status, errors = process.end(signal.SIGINT)
+    assert status == -signal.SIGINT
+    assert errors.endswith("KeyboardInterrupt\n")
+    assert left(shelf) == 0
+
+
+def test_a_deletion_that_fails_is_told_of_and_the_process_dies_all_the_same(shelf: Path) -> None:
+    with host(shelf, "asyncio.run(use(Shelf(broken=True)))") as process:
+        process.says("inside")
+        status, errors = process.end()
+    assert status == ENDED
+    assert errors.startswith("a session failed while SIGTERM ended it\nTraceback")
+    assert errors.endswith("asyncio.exceptions.CancelledError\nthen it does not go away\n")
+
+
+def test_an_error_of_the_body_is_told_of_with_that_of_the_deletion(shelf: Path) -> None:
+    program = """
+    async def main():
+        async with Shelf(broken=True).session(CONFIG):
+            say("inside")
+            try:
+                await asyncio.sleep(600)
+            finally:
+                raise ValueError("results cannot be kept")
+
+    asyncio.run(main())
+    """
+    with host(shelf, program) as process:
+        process.says("inside")
+        status, errors = process.end()
+    assert status == ENDED
+    assert errors.endswith("ValueError: results cannot be kept\nthen it does not go away\n")
+    assert errors.count("a session failed") == 1
+
+
+def test_a_deletion_that_fails_when_it_is_told_in_the_middle_of_it(shelf: Path) -> None:
+    program = """
+    async def main():
+        async with Shelf("delete", broken=True).session(CONFIG):
+            pass
+
+    asyncio.run(main())
+    """
+    with host(shelf, program) as process:
+        process.says("deleting")
+        process.process.send_signal(signal.SIGTERM)
+        time.sleep(0.1)
+        (shelf.parent / "go").touch()
+        status, errors = process.ended()
+    assert status == ENDED
+    assert "ProviderError: it does not go away" in errors
+
+
+def test_the_first_process_of_a_container_ends_too(shelf: Path) -> None:
+    unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
+    if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode != 0:
+        pytest.skip("namespaces of processes cannot be made here")
+    program = textwrap.dedent(HOST) + "assert os.getpid() == 1\nasyncio.run(use())\n"
+    process = subprocess.Popen(
+        [*unshare, sys.executable, "-c", program, str(shelf)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "inside\n"
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        os.kill(int(children), signal.SIGTERM)
+        assert process.wait(30) == 128 + signal.SIGTERM
+    finally:
+        process.kill()
+        process.communicate()
+    assert left(shelf) == 0
