@@ -243,8 +243,8 @@ async def test_reading_ends_though_a_message_comes_at_the_same_time(
 ) -> None:
     async with RuntimeClient(runtime.url, token=runtime.token, http_sync_ms=None) as client:
         await client.remote(far.noop)
-        assert client._events._link is not None
-        reading = client._events._link._tasks[0]
+        assert client._events._uplink.link is not None
+        reading = client._events._uplink.link._tasks[0]
         receive = _Socket.receive
 
         async def receive_and_cancel(self: _Socket, timeout: float | None = None) -> Any:

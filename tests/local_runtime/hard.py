@@ -190,14 +190,9 @@ def counts(name: str, size: int = 0) -> Iterator[Any]:
 
 async def acounts(name: str, size: int = 0) -> AsyncIterator[Any]:
     """Do the same on the loop."""
-    number = 0
-    try:
-        while True:
-            number += 1
-            notes.append((name, number))
-            yield bytes(size) if size else number
-    finally:
-        notes.append(f"{name} closed")
+    with contextlib.closing(counts(name, size)) as made:
+        for item in made:
+            yield item
 
 
 def stuck_after(name: str) -> Iterator[int]:

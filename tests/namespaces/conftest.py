@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import pytest
 from local_runtime import LocalRuntime, descriptors
+from local_runtime.fixtures import fresh, shared
 
 from agentix.client import RuntimeClient
 
@@ -23,19 +24,7 @@ if TYPE_CHECKING:
     from agentix.client.events import Events
     from agentix.sio import AsyncClientNamespace
 
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[LocalRuntime]:
-    """Give a runtime to the tests of a module that do it no harm."""
-    with LocalRuntime() as runtime:
-        yield runtime
-
-
-@pytest.fixture
-def fresh() -> Iterator[LocalRuntime]:
-    """Give a test a runtime of its own."""
-    with LocalRuntime() as runtime:
-        yield runtime
+__all__ = ["fresh", "shared"]
 
 
 @pytest.fixture(autouse=True)

@@ -105,7 +105,7 @@ async def test_calls_that_wait_for_a_connection_fail_when_the_client_is_closed(
         for namespaces, knobs in (((Host(),), {}), ((), {"http_sync_ms": None})):
             host = make_host(url, "secret", *namespaces, **knobs)
             call = asyncio.create_task(host.remote(far.anoop))
-            await until(lambda: host.events._opening is not None)  # noqa: B023
+            await until(lambda: host.events._uplink._opening is not None)  # noqa: B023
             await host.close()
             with pytest.raises(RuntimeUnreachable, match="the client was closed"):
                 await asyncio.wait_for(call, 20)
@@ -343,11 +343,11 @@ async def test_a_busy_host_keeps_its_connection(
     async with make_host(fresh.url, fresh.token, ns, timeout=200) as host:
         asking = asyncio.create_task(host.remote(plugin.request, "double", 1))
         await host.events.ready("test")
-        link = host.events._link
+        link = host.events._uplink.link
         time.sleep(seconds)
         assert await asking == 2
         assert await host.remote(plugin.request, "double", 2) == 4
-        assert host.events._link is link
+        assert host.events._uplink.link is link
         assert await host.remote(far.anoop, 1) == 1
 
 

@@ -273,7 +273,7 @@ async def _asks(events: Events) -> None:
 async def test_a_runtime_that_never_says_hello_is_a_definite_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agentix.client.events._HELLO", 0.2)
+    monkeypatch.setattr("agentix.client.uplink._HELLO", 0.2)
     async with Sandbox(tmp_path / "s") as sandbox, _host(sandbox) as (events, _):
         sandbox.speaks_up = False
         with pytest.raises(RuntimeUnreachable, match="does not answer"):

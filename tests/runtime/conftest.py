@@ -10,23 +10,12 @@ from typing import TYPE_CHECKING
 import pytest
 from local_runtime import LocalRuntime, descriptors
 from local_runtime.by_hand import raw
+from local_runtime.fixtures import fresh, shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-
-@pytest.fixture(scope="module")
-def shared() -> Iterator[LocalRuntime]:
-    """Give a runtime to the tests of a module that do it no harm."""
-    with LocalRuntime() as runtime:
-        yield runtime
-
-
-@pytest.fixture
-def fresh() -> Iterator[LocalRuntime]:
-    """Give a test a runtime of its own."""
-    with LocalRuntime() as runtime:
-        yield runtime
+__all__ = ["fresh", "shared"]
 
 
 @pytest.fixture(autouse=True)

@@ -52,17 +52,14 @@ class SpanEvent:
         return iso(self.time_ns)
 
 
-@dataclass(slots=True)
-class Trace:
-    """One run of something, of which spans are the steps. A context manager: enter it once."""
+class _Timed:
+    """What has a beginning and an end."""
 
-    name: str
-    metadata: dict[str, Any] = field(default_factory=dict)
-    trace_id: str = field(default_factory=lambda: os.urandom(16).hex())
-    start_ns: int = 0
-    end_ns: int = 0
+    __slots__ = ()
+
+    start_ns: int
+    end_ns: int
     """0 while it goes on."""
-    _tokens: list[Token[Any]] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def start_iso(self) -> str:
@@ -73,6 +70,19 @@ class Trace:
     def end_iso(self) -> str:
         """When it ended; empty before."""
         return iso(self.end_ns)
+
+
+@dataclass(slots=True)
+class Trace(_Timed):
+    """One run of something, of which spans are the steps. A context manager: enter it once."""
+
+    name: str
+    metadata: dict[str, Any] = field(default_factory=dict)
+    trace_id: str = field(default_factory=lambda: os.urandom(16).hex())
+    start_ns: int = 0
+    end_ns: int = 0
+    """0 while it goes on."""
+    _tokens: list[Token[Any]] = field(default_factory=list, repr=False, compare=False)
 
     def __enter__(self) -> Self:
         if self.start_ns:
@@ -94,7 +104,7 @@ class Trace:
 
 
 @dataclass(slots=True)
-class Span:
+class Span(_Timed):
     """One step, timed. A context manager: enter it once.
 
     An exception that leaves it makes its status ``error``, and is one of its events.
@@ -112,16 +122,6 @@ class Span:
     end_ns: int = 0
     """0 while it goes on."""
     _tokens: list[Token[Any]] = field(default_factory=list, repr=False, compare=False)
-
-    @property
-    def start_iso(self) -> str:
-        """When it began; empty before."""
-        return iso(self.start_ns)
-
-    @property
-    def end_iso(self) -> str:
-        """When it ended; empty before."""
-        return iso(self.end_ns)
 
     def add_event(self, name: str, attrs: dict[str, Any] | None = None, /, **more: Any) -> None:
         """Note that something happened now."""
