@@ -56,6 +56,9 @@ def test_who_takes_too_much_memory_dies_of_it_and_the_sandbox_lives(
             assert len(await sandbox.remote(solve, 8)) == 8
             second = (await sandbox.health()).worker_pid
             assert second != first
+            scores = ["/bin/cat", "/proc/1/oom_score_adj", "/proc/self/oom_score_adj"]
+            server, program = (await sandbox.remote(run, scores)).stdout.split()
+            assert int(server) < int(program)
             # Each of them is smaller than the server, which must outlive them all the same.
             await sandbox.try_remote(crowd, 60, 4 << 20)
             assert (await sandbox.health()).status == "ok"

@@ -13,7 +13,7 @@ def test_the_names_for_backends_are_pinned() -> None:
         *("list_recorded", "in_order"),
         *("HostedProcess", "settled", "ProcessRef", "SandboxProcesses"),
         *("stoppable", "Stop", "StoppedError", "undone_on_error", "carry_out", "to_the_end"),
-        *("BundleCache", "CachedBundle", "deploy_locally"),
+        *("BundleCache", "CachedBundle", "deploy_locally", "store_tar"),
         *("Image", "ImageArchive", "ImageStore", "RunConfig", "platform_of", "resolve"),
         *("cache_root", "hold", "Memory", "remove", "erase", "what_to_do", "plain"),
     }

@@ -32,7 +32,13 @@ def main() -> int:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--socket", type=Path, metavar="PATH", help="listen on a Unix socket")
     where.add_argument("--tcp", metavar="HOST:PORT", help="listen on TCP")
-    parser.add_argument("--token-file", type=Path, metavar="PATH", required=True)
+    parser.add_argument(
+        "--token-file",
+        type=Path,
+        metavar="PATH",
+        required=True,
+        help="the secret, removed once it is read; - is the first line of standard input",
+    )
     parser.add_argument(
         "--name", default="", help="what the sandbox is called, for its log file (the host's name)"
     )

@@ -10,7 +10,8 @@
 * blocking work that takes long: :func:`stoppable`, :class:`Stop`, :class:`StoppedError`;
 * which there are: :func:`list_recorded`, :func:`in_order`;
 * its end: :func:`undone_on_error`, :func:`carry_out`, :func:`to_the_end`;
-* bundles: :class:`BundleCache`, :class:`CachedBundle`, :func:`deploy_locally`;
+* bundles: :class:`BundleCache`, :class:`CachedBundle`, :func:`deploy_locally`; :func:`store_tar`
+  to bring them where they cannot be mounted from this machine;
 * task images as files: :class:`ImageStore` opens them, unpacked once, as an :class:`Image` with
   a :class:`RunConfig`; :func:`platform_of` and :func:`resolve` look into one, trusting no link;
   engines load an :class:`ImageArchive`;
@@ -23,6 +24,7 @@ from __future__ import annotations
 
 from agentix.bundle import BundleCache, CachedBundle
 from agentix.bundle.memory import Memory
+from agentix.bundle.parts import store_tar
 from agentix.bundle.removal import erase, remove
 from agentix.bundle.staging import hold
 from agentix.folders import cache_root, what_to_do
@@ -78,6 +80,7 @@ __all__ = [
     "resolve",
     "settled",
     "stoppable",
+    "store_tar",
     "to_the_end",
     "undone_on_error",
     "until_ready",

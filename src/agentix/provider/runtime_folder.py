@@ -67,10 +67,15 @@ class Record(Strict):
 
 @dataclass(frozen=True, slots=True)
 class RuntimeFolder:
-    """One sandbox's folder; ``token`` is the secret that every request carries."""
+    """One sandbox's folder; ``token`` is the secret that every request carries.
+
+    Where the runtime cannot listen in it, processes listen for it, each at a socket of its own name
+    (``dataclasses.replace(folder, socket_name=…)``, of nine characters at most).
+    """
 
     path: Path
     token: str = field(repr=False)
+    socket_name: str = "s"
 
     @classmethod
     def create(cls, provider: str, image: str = "") -> RuntimeFolder:
@@ -168,7 +173,7 @@ class RuntimeFolder:
     @property
     def socket(self) -> Path:
         """Where the runtime listens, as seen from the host."""
-        return self.mount / "s"
+        return self.mount / self.socket_name
 
     @property
     def url(self) -> str:

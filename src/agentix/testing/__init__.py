@@ -8,6 +8,7 @@ its names is used.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -36,8 +37,10 @@ __all__ = [
     "Resources",
     "Subject",
 ]
-_GROUPS = ("cancellation", "cleanup", "concurrency", "environment", "failures", "group")
-_MORE = ("isolation", "lifecycle", "resources")
+_ASSERTING = (
+    *("cancellation", "case", "cleanup", "concurrency", "environment", "failures"),
+    *("interruption", "isolation", "lifecycle", "resources", "scripted"),
+)
 
 
 def __getattr__(name: str) -> object:
@@ -46,7 +49,8 @@ def __getattr__(name: str) -> object:
     # Not before a name is asked for: sandboxes import this package, too, and have no pytest.
     import pytest
 
-    pytest.register_assert_rewrite(*(f"{__name__}.{group}" for group in (*_GROUPS, *_MORE)))
+    modules = (f"{__name__}.{module}" for module in _ASSERTING)
+    pytest.register_assert_rewrite(*(module for module in modules if module not in sys.modules))
     from agentix.testing import conformance
 
     value: object = getattr(conformance, name)

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from typing import TYPE_CHECKING, Final, NamedTuple
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from pathlib import Path
+from typing import Final, NamedTuple
 
 _BACKLOG: Final = 4096
 """A burst of callers waits in the socket's queue; one that is full refuses Unix connections."""
 
 _LONGEST_PATH: Final = 107
+_LONGEST_SECRET: Final = 4096
+STANDARD_INPUT: Final = Path("-")
 
 
 class EndpointError(Exception):
@@ -67,10 +67,17 @@ def listen_tcp(address: str) -> Endpoint:
 
 
 def take_secret(path: Path) -> str:
-    """Read the secret and remove its file, so that nothing that runs later finds it."""
+    """Read the secret and remove its file, so that nothing that runs later finds it.
+
+    The path ``-`` is standard input, of which it is the first line.
+    """
     try:
-        secret = path.read_text("ascii").strip()
-        path.unlink()
+        if path == STANDARD_INPUT:
+            with open(0, "rb", buffering=0, closefd=False) as file:
+                secret = file.readline(_LONGEST_SECRET).decode("ascii").strip()
+        else:
+            secret = path.read_text("ascii").strip()
+            path.unlink()
     except (OSError, ValueError) as exc:
         reason = exc.strerror if isinstance(exc, OSError) else "it is not text"
         raise EndpointError(f"cannot take the secret from {path}: {reason}") from exc

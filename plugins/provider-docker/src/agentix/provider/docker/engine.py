@@ -6,8 +6,11 @@ Podman speaks it as well; what the two do differently is said where it matters.
 from __future__ import annotations
 
 import contextlib
+import io
 import socket
 import struct
+import tarfile
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import docker
@@ -15,7 +18,7 @@ import requests
 from docker.errors import APIError, DockerException
 
 from agentix.errors import ImageError, ProviderError
-from agentix.provider.docker import service
+from agentix.provider.docker import service, transport
 from agentix.provider.docker.facts import Ability, Image, State
 from agentix.provider.docker.problems import RefusedError, one_line, why_no_connection
 
@@ -49,6 +52,9 @@ class Engine:
 
     def connect(self) -> None:
         """Reach the engine and agree on a version of its API."""
+        if self.where.remote:
+            self._connected = transport.client(self.where, timeout=TIMEOUT)
+            return
         if self.where.ours:
             service.ensure(self.where.path)
         self.peer = _knock(self.where)
@@ -128,6 +134,29 @@ class Engine:
         content.close()
         mode = int(found["mode"])
         return "folder" if mode & _FOLDER else "link" if mode & _LINK else "file"
+
+    def names(self, name: str, path: str) -> set[str]:
+        """Return what is in the folder *path* of the container; nothing when there is none."""
+        try:
+            with self._explained(f"look into container {name}"):
+                content, _ = self._api.get_archive(name, path)
+                with tarfile.open(fileobj=io.BytesIO(b"".join(content))) as found:
+                    names = found.getnames()
+        except RefusedError as error:
+            if error.status == 404:
+                return set()
+            raise
+        return {PurePosixPath(each).name for each in names[1:]}
+
+    def put(self, name: str, path: str, tar: Iterator[bytes]) -> None:
+        """Unpack *tar* into the folder *path* of the container; raises what *tar* raises."""
+        with self._explained(f"put files into container {name}"):
+            self._api.put_archive(name, path, tar)
+
+    def drop_volume(self, name: str) -> None:
+        """Remove the volume *name*, unless it is gone, or somebody uses it."""
+        with self._gone_is_fine(), self._explained(f"remove volume {name}"):
+            self._api.remove_volume(name)
 
     def output(self, name: str, lines: int = 40) -> bytes:
         """Return the last *lines* that the container's processes printed."""

@@ -10,7 +10,7 @@ import os
 import re
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from agentix.errors import ProviderError
 from agentix.provider.base import ListedSandbox, Owner, SandboxId
@@ -65,13 +65,15 @@ async def sandboxes(kind: Kind) -> list[ListedSandbox]:
     engines = {folder.sandbox_id: _engine(folder) for folder in folders}
     here = await _located(kind, needed=bool(folders))
     answers: dict[str, Containers | None] = {}
+    addresses = {each.url: each for each in engines.values() if each is not None}
     if here is not None:
-        answers[here.url] = await _ask(here, needed=here.url in engines.values())
-    for url in {*engines.values()} - {*answers, ""}:
-        answers[url] = await _ask(Address(kind, url), needed=False)
+        answers[here.url] = await _ask(here, needed=here.url in addresses)
+    for url in addresses.keys() - answers.keys():
+        answers[url] = await _ask(addresses[url], needed=False)
 
     async def status(folder: RuntimeFolder) -> Literal["running", "exited"]:
-        containers = answers.get(engines.get(folder.sandbox_id, ""))
+        where = engines.get(folder.sandbox_id)
+        containers = answers.get(where.url if where is not None else "")
         if containers is None:
             return "running"  # for all that is known here
         found = containers.get(folder.sandbox_id)
@@ -88,9 +90,10 @@ async def sandboxes(kind: Kind) -> list[ListedSandbox]:
     return in_order(listed)
 
 
-def _engine(folder: RuntimeFolder) -> str:
+def _engine(folder: RuntimeFolder) -> Address | None:
     record = folder.read_record()
-    return str(((record and record.facts) or {}).get("engine", ""))
+    facts = (record and record.facts) or {}
+    return Address.of(cast("Kind", folder.provider), facts) if "engine" in facts else None
 
 
 async def _located(kind: Kind, *, needed: bool) -> Address | None:

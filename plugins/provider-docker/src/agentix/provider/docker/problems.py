@@ -43,12 +43,19 @@ def _what_to_do(kind: Kind, reason: str) -> str:
 
 
 def elsewhere(kind: Kind, url: str) -> str:
-    """Return why an engine at *url* cannot be used."""
-    example = "/run/podman/podman.sock" if kind == "podman" else "/var/run/docker.sock"
+    """Return why an engine of this *kind* at *url* cannot be used."""
     return (
-        f"the {kind.title()} engine at {url} may be on another machine, and remote engines are not"
-        f" supported in this version; set {HOSTS[kind]} to the socket of an engine on this machine,"
-        f" such as unix://{example}"
+        f"the {kind.title()} engine at {url} may be on another machine, which works with Docker"
+        f" only; set {HOSTS[kind]} to the socket of an engine on this machine, such as"
+        " unix:///run/podman/podman.sock"
+    )
+
+
+def no_such_way(kind: Kind, url: str) -> str:
+    """Return why nobody can be reached at *url*."""
+    return (
+        f"the {kind.title()} engine at {url} cannot be used: {HOSTS[kind]} may begin with unix://,"
+        " tcp:// or ssh://"
     )
 
 
