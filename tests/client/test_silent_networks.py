@@ -99,7 +99,7 @@ async def main(runtime):
         return RuntimeClient(runtime.url, token=runtime.token, timeout=300, http_sync_ms=sync)
 
     def said():
-        return "".join(file.read_text() for file in runtime.logs.iterdir())
+        return "".join(file.read_text() for file in runtime.logs.glob("*"))  # if there are any
 
     async with client(300_000) as short, client(None) as far_away:
         calls = [one.try_remote(far.asleep, 250) for one in (short, far_away)]

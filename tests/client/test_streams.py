@@ -10,7 +10,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_runtime import LocalRuntime, far, flows
+from local_runtime import LocalRuntime, failing, far, flows
 from local_runtime.proxy import Proxy
 from local_runtime.raw import Connection, body, http, raw_server
 
@@ -187,7 +187,7 @@ async def test_a_worker_that_dies_fails_the_stream(runtime: LocalRuntime, name: 
 
         async def kill(number: int) -> None:
             if number == 20:
-                await client.try_remote(far.kill, 9)
+                await client.try_remote(failing.kill, 9)
 
         stream = client.remote(flows.anumbers, 1 << 40, name, pause=0.001)
         with pytest.raises(WorkerExited):

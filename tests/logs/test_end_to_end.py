@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_runtime import LocalRuntime, far, noisy
+from local_runtime import LocalRuntime, failing, far, noisy
 from local_runtime.proxy import Proxy
 from patience import eventually_async, still
 
@@ -84,7 +84,7 @@ async def test_a_new_worker_s_records_follow_those_of_the_one_that_died(
     async with runtime.client() as client:
         await client.remote(noisy.burst, 1000)
         with pytest.raises(WorkerExited):
-            await client.remote(far.kill, signal.SIGKILL)
+            await client.remote(failing.kill, signal.SIGKILL)
         await client.remote(noisy.burst, 5, 1000)
         numbers = [int(m.split()[1]) for m in kept.messages(NOISY)]
         assert numbers == list(range(1005))
@@ -117,7 +117,7 @@ async def test_a_child_that_outlives_its_worker_is_still_heard(
     async with runtime.client() as client:
         await client.remote(noisy.leave_talking_child, 0.5)
         with pytest.raises(WorkerExited):
-            await client.remote(far.kill, signal.SIGKILL)
+            await client.remote(failing.kill, signal.SIGKILL)
         await until(lambda: kept.messages(OUT) == ["outlived"])
 
 

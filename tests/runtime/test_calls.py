@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from local_runtime import LocalRuntime, appears, far, shop
+from local_runtime import LocalRuntime, appears, failing, far, shop
 
 from agentix.errors import CallTimeout, RemoteCallError, RestrictedUnpickleError
 from agentix.results import allow_type
@@ -89,9 +89,9 @@ async def test_full_pickles_are_accepted_only_by_choice(
 ) -> None:
     async with shared.client() as client:
         with pytest.raises(RemoteCallError, match="cannot send back"):
-            await client.remote(far.unsendable, "object")
+            await client.remote(failing.unsendable, "object")
         monkeypatch.setenv("AGENTIX_PICKLE_TRUST", "1")
-        assert type(await client.remote(far.unsendable, "object")) is far.Plain
+        assert type(await client.remote(failing.unsendable, "object")) is failing.Plain
         found = await client.remote(shop.arrays)
         assert np.array_equal(found["float"], shop.arrays()["float"])
 

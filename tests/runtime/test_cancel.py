@@ -7,7 +7,7 @@ import os
 from typing import Any
 
 import pytest
-from local_runtime import LocalRuntime, far
+from local_runtime import LocalRuntime, failing, far
 
 from agentix.errors import CallCancelled, CallTimeout, RemoteCallError
 
@@ -83,6 +83,6 @@ async def test_a_call_cancelled_amid_a_large_body_leaves_nothing_and_no_harm(
 
 async def test_try_remote_gives_cancellation_inside_as_a_failure(shared: LocalRuntime) -> None:
     async with shared.client() as client:
-        result = await client.try_remote(far.afail, "cancelled")
+        result = await client.try_remote(failing.afail, "cancelled")
         assert isinstance(getattr(result, "error", None), CallCancelled)
         assert isinstance(getattr(result, "error", None), RemoteCallError)

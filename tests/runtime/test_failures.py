@@ -7,7 +7,7 @@ import itertools
 from typing import Any
 
 import pytest
-from local_runtime import LocalRuntime, far, shop
+from local_runtime import LocalRuntime, failing, far, shop
 
 from agentix import Failed, Ok
 from agentix.errors import CallCancelled, RemoteCallError
@@ -15,10 +15,10 @@ from agentix.wire.protocol import MAX_TEXT
 
 EXPECTED = {
     "value": ("ValueError", "bang"),
-    "odd": ("local_runtime.far.OddError", "one"),
-    "mute": ("local_runtime.far.MuteError", "RuntimeError"),
-    "leaving": ("local_runtime.far.LeavingError", "SystemExit"),
-    "bare": ("local_runtime.far.BareError", "bare"),
+    "odd": ("local_runtime.failing.OddError", "one"),
+    "mute": ("local_runtime.failing.MuteError", "RuntimeError"),
+    "leaving": ("local_runtime.failing.LeavingError", "SystemExit"),
+    "bare": ("local_runtime.failing.BareError", "bare"),
     "group": ("ExceptionGroup", "several (2 sub-exceptions)"),
     "chained": ("ValueError", "outer"),
     "exit": ("SystemExit", "3"),
@@ -42,30 +42,30 @@ async def test_what_a_function_raises_is_told_as_text(
     async with shared.client() as client:
         pid = await client.remote(far.process)
         with pytest.raises(RemoteCallError) as caught:
-            await client.remote(far.afail if is_async else far.fail, how)
+            await client.remote(failing.afail if is_async else failing.fail, how)
         assert type(caught.value) is RemoteCallError
         assert caught.value.error.type == name
         assert message in caught.value.error.message
-        assert caught.value.target == f"local_runtime.far::{'afail' if is_async else 'fail'}"
+        assert caught.value.target == f"local_runtime.failing::{'afail' if is_async else 'fail'}"
         assert await client.remote(far.process) == pid
 
 
 async def test_the_traceback_is_the_functions_own(shared: LocalRuntime) -> None:
     async with shared.client() as client:
         with pytest.raises(RemoteCallError) as caught:
-            await client.remote(far.fail, "chained")
+            await client.remote(failing.fail, "chained")
         text = str(caught.value)
         assert "in fail" in text
         assert "OSError: the cause" in text
         assert "agentix_runtime" not in text
         with pytest.raises(RemoteCallError, match="KeyError: 'other'"):
-            await client.remote(far.fail, "group")
+            await client.remote(failing.fail, "group")
 
 
 async def test_long_texts_are_cut_in_the_middle(shared: LocalRuntime) -> None:
     async with shared.client() as client:
         with pytest.raises(RemoteCallError, match="characters left out") as caught:
-            await client.remote(far.fail, "long")
+            await client.remote(failing.fail, "long")
         assert len(caught.value.error.message) <= MAX_TEXT
 
 
@@ -73,7 +73,7 @@ async def test_a_function_that_raises_cancelled_is_not_a_local_cancellation(
     shared: LocalRuntime,
 ) -> None:
     async with shared.client() as client:
-        for function in (far.fail, far.afail):
+        for function in (failing.fail, failing.afail):
             with pytest.raises(CallCancelled) as caught:
                 await client.remote(function, "cancelled")
             assert caught.value.error.cancelled
@@ -81,7 +81,7 @@ async def test_a_function_that_raises_cancelled_is_not_a_local_cancellation(
 
 async def test_wrong_arguments_are_the_functions_own_error(shared: LocalRuntime) -> None:
     async with shared.client() as client:
-        functions: list[Any] = [far.fail, far.afail]
+        functions: list[Any] = [failing.fail, failing.afail]
         for function in functions:
             result = await client.try_remote(function, "value", "too many")
             assert isinstance(result, Failed)
@@ -93,9 +93,9 @@ async def test_tasks_left_behind_cannot_end_the_worker(shared: LocalRuntime) -> 
     async with shared.client() as client:
         pid = await client.remote(far.process)
         for how in ("exit", "interrupt", "bare"):
-            await client.remote(far.leave_failing_task, how)
+            await client.remote(failing.leave_failing_task, how)
             assert await client.remote(far.process) == pid
-        await client.remote(far.stop_loop)
+        await client.remote(failing.stop_loop)
         assert await client.remote(far.aprocess) == pid
 
 
@@ -106,7 +106,7 @@ async def test_tasks_left_behind_cannot_end_the_worker(shared: LocalRuntime) -> 
         ("lock", "_thread.lock"),
         ("lambda", "function"),
         ("file", "_io.TextIOWrapper"),
-        ("object", "local_runtime.far.Plain"),
+        ("object", "local_runtime.failing.Plain"),
         ("class", "type"),
         ("deep", "nested"),
         ("cycle", "nested"),
@@ -118,7 +118,7 @@ async def test_a_result_that_cannot_be_sent_names_its_type(
 ) -> None:
     async with shared.client() as client:
         with pytest.raises(RemoteCallError, match=named):
-            await client.remote(far.unsendable, what)
+            await client.remote(failing.unsendable, what)
         assert await client.remote(far.noop, 1) == 1
 
 
@@ -148,7 +148,7 @@ async def test_match_works_on_results(shared: LocalRuntime) -> None:
                 assert value == 5
             case Failed():
                 pytest.fail("it did not fail")
-        match await client.try_remote(far.fail, "value"):
+        match await client.try_remote(failing.fail, "value"):
             case Failed(error):
                 assert error.error.message == "bang"
             case Ok():

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from local_runtime import LocalRuntime, appears, far, processes_with, python
+from local_runtime import LocalRuntime, appears, children, failing, far, processes_with, python
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -46,7 +46,7 @@ def _children(parent: int) -> dict[int, str]:
 
 
 @pytest.mark.parametrize(
-    "function", [far.fork_and_return, far.afork_and_return, far.afork_and_wait]
+    "function", [children.fork_and_return, children.afork_and_return, children.afork_and_wait]
 )
 async def test_a_function_that_forks_returns_once(shared: LocalRuntime, function: Any) -> None:
     async with shared.client() as client:
@@ -68,7 +68,7 @@ async def test_a_forked_child_that_raises_ends_with_an_error(
 ) -> None:
     caplog.set_level("INFO")
     async with shared.client() as client:
-        assert await client.remote(far.fork_and_raise) == 1
+        assert await client.remote(children.fork_and_raise) == 1
     assert "ValueError: in the child" in caplog.text
 
 
@@ -78,14 +78,14 @@ async def test_multiprocessing_works(
 ) -> None:
     caplog.set_level("INFO")
     async with shared.client() as client:
-        assert await client.remote(far.multiprocess, method) == [1, 2, 3]
+        assert await client.remote(children.multiprocess, method) == [1, 2, 3]
         assert await client.remote(far.noop, 1) == 1
     assert "from a child" in caplog.text
 
 
 async def test_orphans_are_collected(shared: LocalRuntime) -> None:
     async with shared.client() as client:
-        await client.remote(far.orphans, 100)
+        await client.remote(children.orphans, 100)
         async with asyncio.timeout(10):
             while (
                 "Z" in _children(shared.process.pid).values()
@@ -97,7 +97,7 @@ async def test_orphans_are_collected(shared: LocalRuntime) -> None:
 def test_nothing_outlives_the_server_not_even_daemons() -> None:
     async def scenario(runtime: LocalRuntime) -> tuple[int, int]:
         async with runtime.client() as client:
-            return await client.remote(far.start_daemon), await client.remote(far.process)
+            return await client.remote(children.start_daemon), await client.remote(far.process)
 
     with LocalRuntime() as runtime:
         pids = asyncio.run(scenario(runtime))
@@ -141,11 +141,11 @@ def test_it_works_as_the_first_process_of_a_container() -> None:
     async def scenario(runtime: LocalRuntime) -> None:
         async with runtime.client() as client:
             assert (await client.health()).pid == 1
-            await client.remote(far.orphans, 100)
+            await client.remote(children.orphans, 100)
             async with asyncio.timeout(20):  # until nothing is left but server and worker
-                while await client.remote(far.processes) > 2:
+                while await client.remote(children.processes) > 2:
                     await asyncio.sleep(0.02)
-            await client.try_remote(far.die, 3)
+            await client.try_remote(failing.die, 3)
             assert await client.remote(far.noop, 1) == 1
 
     with LocalRuntime(prefix=first) as runtime:

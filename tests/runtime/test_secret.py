@@ -9,7 +9,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from local_runtime import LocalRuntime, far
+from local_runtime import LocalRuntime, failing, far
 from local_runtime.by_hand import journal
 
 from agentix import RuntimeClient
@@ -89,7 +89,7 @@ async def test_the_secret_is_in_no_file_argument_environment_or_output(
     shared: LocalRuntime,
 ) -> None:
     async with shared.client() as client:
-        await client.try_remote(far.fail, "value")
+        await client.try_remote(failing.fail, "value")
         worker = await client.remote(far.process)
         found = await client.remote(far.environment)
     assert shared.token not in str(found)

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from local_runtime import far, hard, shop
+from local_runtime import failing, far, hard, shop, unruly
 from local_runtime.worker import becomes, spawned, working
 
 from agentix.utils import context
@@ -42,30 +42,30 @@ async def test_code_of_another_python_is_refused_before_it_is_looked_at() -> Non
     async with working() as (server, _):
         for target in ("far::noop", "far::anoop"):
             for _ in range(2):  # imported, and not yet imported
-                call = server.call(target, hard.Rebuilds("code"), minor=OTHER)
+                call = server.call(target, unruly.Rebuilds("code"), minor=OTHER)
                 failure = await server.failure(call)
                 assert (failure.kind, failure.type) == ("refused", "ArgumentsError")
                 for part in ("lambda", OTHER, MINOR, "[tool.agentix] python", "module of the"):
                     assert part in failure.message
                 assert "\n" not in failure.message
         assert hard.notes == []
-        call = server.stream("hard::counts", hard.Rebuilds("code"), minor=OTHER)
+        call = server.stream("streams::counts", unruly.Rebuilds("code"), minor=OTHER)
         assert OTHER in (await server.failure(call)).message
 
 
 async def test_code_of_the_same_python_and_names_of_any_are_taken() -> None:
     async with working() as (server, _):
         base = 40
-        assert await server.value(server.call("hard::code_of", lambda: base + 2)) == 42
-        assert await server.value(server.call("hard::code_of", far.noop, minor="")) is None
+        assert await server.value(server.call("unruly::code_of", lambda: base + 2)) == 42
+        assert await server.value(server.call("unruly::code_of", far.noop, minor="")) is None
 
 
 async def test_arguments_that_do_something_when_they_are_rebuilt_fail_their_call_only() -> None:
     async with working() as (server, _):
         for target in ("far::noop", "far::anoop"):
-            call = server.call(target, hard.Rebuilds("exit"))
+            call = server.call(target, unruly.Rebuilds("exit"))
             assert (await server.failure(call)).type == "SystemExit"
-            assert await server.value(server.call(target, hard.Rebuilds("fine"))) == "fine"
+            assert await server.value(server.call(target, unruly.Rebuilds("fine"))) == "fine"
 
 
 # Context
@@ -89,7 +89,7 @@ async def test_a_context_is_there_for_its_call_and_nowhere_after_it(kind: str) -
 async def test_a_generator_has_its_context_to_the_end(kind: str) -> None:
     carried = {"baggage": {"name": "kept"}, "variables": {"carried": "kept"}}
     async with working() as (server, _):
-        call = server.stream(f"hard::{kind}yields_carried", carried=carried)
+        call = server.stream(f"streams::{kind}yields_carried", carried=carried)
         assert (await server.made(call, 3))[:3] == [["kept", "kept"]] * 3
         server.taken(call, 3)
         server.cancel(call)
@@ -137,10 +137,10 @@ async def test_calls_do_not_share_what_they_set() -> None:
 
 
 @pytest.mark.parametrize("kind", BOTH)
-@pytest.mark.parametrize("how", [*far.FAILURES])
+@pytest.mark.parametrize("how", [*failing.FAILURES])
 async def test_whatever_is_raised_is_one_failure(kind: str, how: str) -> None:
     async with working() as (server, worker):
-        call = server.call(f"far::{kind}fail", how)
+        call = server.call(f"failing::{kind}fail", how)
         failure = await server.failure(call)
         assert failure.kind == ("cancelled" if how == "cancelled" else "raised")
         call = server.call(f"hard::{kind}waits_and_fails", how)
@@ -154,7 +154,7 @@ async def test_threads_and_tasks_of_a_function_may_fail_too(how: str) -> None:
     async with spawned() as (server, process):
         pid = await server.value(server.call("far::process"))
         await server.value(server.call("hard::leave_failing_thread", how))
-        await server.value(server.call("far::leave_failing_task", how))
+        await server.value(server.call("failing::leave_failing_task", how))
         assert await server.value(server.call("far::process")) == pid == process.pid
         assert await server.value(server.call("far::aprocess")) == pid
 
@@ -165,7 +165,7 @@ async def test_threads_and_tasks_of_a_function_may_fail_too(how: str) -> None:
 @pytest.mark.parametrize("how", ["exit", "interrupt", "cancelled", "endless", "nonsense"])
 async def test_a_result_that_misbehaves_while_it_is_pickled_is_refused(how: str) -> None:
     async with working() as (server, _):
-        call = server.call("hard::misbehaves", how, form="pickle")
+        call = server.call("unruly::misbehaves", how, form="pickle")
         failure = await server.failure(call)
         assert (failure.kind, failure.type) == ("refused", "UnencodableError")
         assert await server.value(server.call("far::noop", 1)) == 1
@@ -174,14 +174,14 @@ async def test_a_result_that_misbehaves_while_it_is_pickled_is_refused(how: str)
 @pytest.mark.parametrize("how", ["dict", "class"])
 async def test_a_result_that_misbehaves_while_it_is_encoded_is_refused(how: str) -> None:
     async with working() as (server, _):
-        failure = await server.failure(server.call("hard::odd_value", how))
+        failure = await server.failure(server.call("unruly::odd_value", how))
         assert (failure.kind, failure.type) == ("refused", "UnencodableError")
         assert await server.value(server.call("far::anoop", 1)) == 1
 
 
 async def test_a_result_that_forks_while_it_is_pickled_is_answered_once() -> None:
     async with spawned() as (server, _):
-        answer = await server.answer(server.call("hard::misbehaves", "fork", form="pickle"))
+        answer = await server.answer(server.call("unruly::misbehaves", "fork", form="pickle"))
         assert isinstance(answer, Value)
         assert await server.value(server.call("far::noop", 1)) == 1
 
@@ -245,16 +245,16 @@ async def test_what_was_printed_is_out_before_the_answer() -> None:
     async with spawned() as (server, process):
         for number in range(30):
             text = f"[{number}]"
-            await server.value(server.call("hard::prints", text))
+            await server.value(server.call("unruly::prints", text))
             assert process.says(text)
-            await server.value(server.call("hard::prints_in_c", f"c{text}"))
+            await server.value(server.call("unruly::prints_in_c", f"c{text}"))
             assert process.says(f"c{text}")
         await server.value(server.call("far::noop"))
 
 
 async def test_what_stands_in_for_the_output_cannot_keep_a_call_from_its_answer() -> None:
     async with spawned() as (server, _):
-        assert await server.value(server.call("hard::replaces_output")) == 1
+        assert await server.value(server.call("unruly::replaces_output")) == 1
         assert await server.value(server.call("far::anoop", 2)) == 2
 
 
@@ -277,7 +277,7 @@ async def test_a_worker_whose_functions_fork_answers_once_and_stays_one() -> Non
     async with spawned() as (server, process):
         for target in ("fork_and_return", "afork_and_return", "afork_and_wait"):
             calls = [server.call("far::asleep", 0.1) for _ in range(5)]
-            child = await server.value(server.call(f"far::{target}"))
+            child = await server.value(server.call(f"children::{target}"))
             await becomes(lambda child=child: _ended(child))  # type: ignore[misc]
             for call in calls:
                 assert isinstance(await server.answer(call), Value)
@@ -286,7 +286,7 @@ async def test_a_worker_whose_functions_fork_answers_once_and_stays_one() -> Non
 
 async def test_a_forked_child_does_not_keep_what_has_arrived_by_half() -> None:
     async with spawned() as (server, _):
-        forks = server.call("far::fork_amid_a_frame")
+        forks = server.call("children::fork_amid_a_frame")
         pickled = arguments.dump((b"whole",), {})
         call = Call(
             "late", "local_runtime.far::noop", "values", 1 << 20, 0, False, "", pickled.segments
@@ -313,14 +313,14 @@ async def test_forks_amid_logging_neither_hang_nor_speak_for_the_worker() -> Non
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 async def test_multiprocessing_works_and_its_children_print(method: str) -> None:
     async with spawned() as (server, process):
-        assert await server.value(server.call("far::multiprocess", method)) == [1, 2, 3]
+        assert await server.value(server.call("children::multiprocess", method)) == [1, 2, 3]
         assert process.says("from a child")
         assert await server.value(server.call("far::noop", 1)) == 1
 
 
 async def test_a_daemon_that_outlives_its_call_does_not_keep_the_channel_open() -> None:
     async with spawned() as (server, _):
-        pid = await server.value(server.call("far::start_daemon"))
+        pid = await server.value(server.call("children::start_daemon"))
     try:
         assert not _ended(pid)
     finally:

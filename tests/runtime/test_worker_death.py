@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from local_runtime import LocalRuntime, appears, far, python
+from local_runtime import LocalRuntime, appears, children, failing, far, python
 
 from agentix.errors import RuntimeUnreachable, WorkerExited
 
@@ -23,7 +23,7 @@ async def test_a_killed_worker_is_reported_with_its_signal(
         pid = await client.remote(far.process)
         start = time.perf_counter()
         with pytest.raises(WorkerExited) as caught:
-            await client.remote(far.kill, int(signum))
+            await client.remote(failing.kill, int(signum))
         assert (caught.value.returncode, caught.value.signal) == (-signum, signum.name)
         with pytest.raises(WorkerExited):
             await waiting
@@ -35,7 +35,7 @@ async def test_an_exiting_worker_is_reported_with_its_code(shared: LocalRuntime)
     async with shared.client() as client:
         for _ in range(5):
             with pytest.raises(WorkerExited, match="exited with code 7") as caught:
-                await client.remote(far.die, 7)
+                await client.remote(failing.die, 7)
             assert (caught.value.returncode, caught.value.signal) == (7, None)
         assert await client.remote(far.noop, 1) == 1
 
@@ -57,14 +57,14 @@ async def test_a_worker_killed_from_outside_while_it_is_stopped(shared: LocalRun
 async def test_a_worker_that_loses_its_channel_is_replaced(shared: LocalRuntime) -> None:
     async with shared.client() as client:
         with pytest.raises(WorkerExited):
-            await asyncio.wait_for(client.remote(far.close_everything), 10)
+            await asyncio.wait_for(client.remote(failing.close_everything), 10)
         assert await client.remote(far.noop, 1) == 1
 
 
 async def test_a_worker_that_writes_nonsense_is_replaced(shared: LocalRuntime) -> None:
     async with shared.client() as client:
         with pytest.raises(WorkerExited):
-            await asyncio.wait_for(client.remote(far.write_nonsense_to_channel), 10)
+            await asyncio.wait_for(client.remote(children.write_nonsense_to_channel), 10)
         assert await client.remote(far.noop, 1) == 1
 
 
@@ -148,6 +148,6 @@ async def test_calls_in_a_dying_worker_all_end(fresh: LocalRuntime) -> None:
             calls += [client.try_remote(far.sleep, 60) for _ in range(20)]
             waiting = asyncio.gather(*calls)
             await client.remote(far.noop)
-            await client.try_remote(far.die, 1)
+            await client.try_remote(failing.die, 1)
             ended = await asyncio.wait_for(waiting, 10)
             assert all(isinstance(getattr(one, "error", None), WorkerExited) for one in ended)
