@@ -249,6 +249,26 @@ def test_a_fork_does_not_collect_what_its_parent_started() -> None:
     asyncio.run(process.kill())
 
 
+def test_a_fork_leaves_alone_what_has_the_number_of_its_parents_descriptor_by_now() -> None:
+    process = shell("sleep 600 & exit 0")  # whose output is waited for a while
+    number = process._descriptor
+    eventually(lambda: not Path(f"/proc/self/fd/{number}").exists(), "its end is noticed")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, number)
+    try:
+        assert process.returncode is None
+        child = os.fork()
+        if child == 0:
+            os._exit(3 if Path(f"/proc/self/fd/{number}").exists() else 4)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    finally:
+        os.killpg(process.itself.pid, signal.SIGKILL)
+        for descriptor in {null, number}:
+            os.close(descriptor)
+        asyncio.run(process.ended())
+        eventually(lambda: process._process.stdout.closed, "all of it ends")  # type: ignore[union-attr]
+
+
 async def test_processes_of_an_earlier_boot_have_ended_whoever_has_their_number() -> None:
     innocent = shell("cat")
     facts = SandboxProcesses(innocent.itself, innocent.itself).facts()

@@ -194,7 +194,9 @@ class HostedProcess:
                 poll.unregister(output)
                 reading = False
             if self._descriptor in ready:
-                os.close(self._descriptor)
+                # Forgotten first: a process forked from here on must not close its successor.
+                descriptor, self._descriptor = self._descriptor, -1
+                os.close(descriptor)
                 return reading
 
     def _read(self, output: int, within: float | None) -> bool:
