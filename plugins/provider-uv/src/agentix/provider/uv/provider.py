@@ -79,7 +79,12 @@ class UvProvider(SandboxProvider):
             _warn(folder, bundle)
             tail = OutputTail()
             work = folder.path / "work"
-            work.mkdir(mode=0o700)
+            try:
+                work.mkdir(mode=0o700)
+            except OSError as error:
+                raise ProviderError(
+                    f"cannot make the folder of a sandbox, {work}: {error}"
+                ) from error
             try:
                 process = HostedProcess.start(
                     _command(environment, folder),
