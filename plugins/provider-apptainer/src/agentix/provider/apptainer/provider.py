@@ -89,7 +89,12 @@ class ApptainerProvider(SandboxProvider):
         what = f"ending sandbox {folder.sandbox_id}"
         async with undone_on_error(undo, what=what, within=_BOUND):
             tail = OutputTail()
-            command = await asyncio.to_thread(self._command, parts, folder, config, limits)
+            try:
+                command = await asyncio.to_thread(self._command, parts, folder, config, limits)
+            except OSError as error:
+                raise ProviderError(
+                    f"cannot write what sandbox {folder.sandbox_id} needs: {error}"
+                ) from error
             scratch = folder.path / "tmp"
             try:
                 process = HostedProcess.start(command, tail=tail, env=environment(scratch))
