@@ -37,7 +37,7 @@ class TestPodman(ProviderConformance):
         cls, client: docker.DockerClient, task: TaskImage, bundle: Path, place: Place
     ) -> Iterator[Subject]:
         with loaded(client, task) as image:
-            # Podman starts one container after the other, each in as long as Docker takes for three.
+            # Podman starts one after the other, each in as long as Docker takes for three.
             yield replace(engine_subject("podman", client, task, image, bundle, place), many=4)
 
 
