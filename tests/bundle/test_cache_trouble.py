@@ -160,7 +160,7 @@ def test_waiting_for_another_deploy_has_a_bound(tmp_path: Path) -> None:
 
 
 def test_waiting_for_another_deploy_ends_when_nobody_wants_it_any_more(tmp_path: Path) -> None:
-    asked = []
+    asked: list[None] = []
 
     def check() -> None:
         asked.append(None)

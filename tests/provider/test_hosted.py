@@ -279,7 +279,7 @@ def test_a_fork_leaves_alone_what_has_the_number_of_its_parents_descriptor_by_no
 
 async def test_processes_of_an_earlier_boot_have_ended_whoever_has_their_number() -> None:
     innocent = shell("cat")
-    facts = SandboxProcesses(*[innocent.itself] * 2, helpers=(innocent.itself,)).facts()
+    facts = SandboxProcesses(innocent.itself, innocent.itself, (innocent.itself,)).facts()
     assert SandboxProcesses.parse(facts).first.runs()
     before = SandboxProcesses.parse(facts | {"boot": "another"})
     assert not before.first.runs()
@@ -290,7 +290,7 @@ async def test_processes_of_an_earlier_boot_have_ended_whoever_has_their_number(
 
 async def test_helpers_that_outlive_the_launcher_end_with_the_sandbox() -> None:
     launcher, helper = shell("cat"), shell("cat")
-    facts = SandboxProcesses(*[launcher.itself] * 2, helpers=(helper.itself,)).facts()
+    facts = SandboxProcesses(launcher.itself, launcher.itself, (helper.itself,)).facts()
     await SandboxProcesses.parse(json.loads(json.dumps(facts))).stop(0.1)
     assert not launcher.itself.runs()
     assert not helper.itself.runs()
