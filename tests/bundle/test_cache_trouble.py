@@ -159,6 +159,23 @@ def test_waiting_for_another_deploy_has_a_bound(tmp_path: Path) -> None:
         pytest.fail("two have the same folder")
 
 
+def test_waiting_for_another_deploy_ends_when_nobody_wants_it_any_more(tmp_path: Path) -> None:
+    asked: list[None] = []
+
+    def check() -> None:
+        asked.append(None)
+        if len(asked) > 3:
+            raise InterruptedError
+
+    with (
+        staging.hold(tmp_path / "staging", "key"),
+        pytest.raises(InterruptedError),
+        staging.hold(tmp_path / "staging", "key", check=check),
+    ):
+        pytest.fail("two have the same folder")
+    assert list((tmp_path / "staging").iterdir()) == []
+
+
 def test_holders_exclude_one_another_also_while_locks_come_and_go(tmp_path: Path) -> None:
     """The lock file is removed by each holder, which must not let two in."""
     inside = 0

@@ -17,6 +17,7 @@ import pytest
 from engines import end_service, forget, listener, podman_environment
 from images.bundles import bundle_that_runs
 from patience import eventually
+from procfs import processes
 
 from agentix import SandboxConfig
 from agentix.errors import ImageError, ProviderError
@@ -125,6 +126,24 @@ def test_podman_that_is_not_installed_is_said_to_be_missing(
     with pytest.raises(ProviderError, match=r"Podman is not installed.*CONTAINER_HOST"):
         asyncio.run(PodmanProvider().create(SandboxConfig(image="any", bundle=bundle)))
     assert list(place_without_podman.iterdir()) == []
+
+
+def test_a_service_that_never_answers_is_ended_and_one_that_is_no_program_named(
+    place_without_podman: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "podman"
+    program.write_text(
+        f"#!/bin/sh\necho waiting >&2\n/bin/sh -c '/bin/sleep 600; exit' {tmp_path}\nexit\n"
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(service, "_START", 1.0)
+    with pytest.raises(ProviderError, match="does not answer within 1 s: waiting"):
+        service.ensure(service.socket_path())
+    eventually(lambda: processes(str(tmp_path)) == [], "all of it ends", within=10)
+    program.write_bytes(b"\0" * 100)
+    with pytest.raises(ProviderError, match="Podman's service cannot be started"):
+        service.ensure(service.socket_path())
 
 
 @pytest.fixture

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import errno
 import os
 import struct
 import subprocess
+import tempfile
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -24,12 +27,10 @@ from agentix.provider.apptainer import ApptainerProvider, ApptainerProviderConfi
 from agentix.provider.apptainer.diagnosis import complaint, explain
 from agentix.provider.apptainer.images import Opened
 from agentix.provider.apptainer.launching import script_for, shell_of
+from agentix.provider.apptainer.limits import check_limits
 from agentix.provider.apptainer.options import options_for
 from agentix.provider.apptainer.sif import is_sif, read_sif
-from agentix.provider.kit import RunConfig, RuntimeFolder
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from agentix.provider.kit import ProcessRef, RunConfig, RuntimeFolder
 
 OCI = b'{"Env":["A=b"],"User":"12","WorkingDir":"/work","Entrypoint":["/x"]}'
 
@@ -144,6 +145,27 @@ async def test_gpus_are_refused(tmp_path: Path) -> None:
         await ApptainerProvider().create(
             SandboxConfig(image=str(tmp_path), bundle=tmp_path, resource=limits)
         )
+
+
+async def test_a_folder_that_cannot_be_written_to_is_said_on_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def full(*_: Any) -> list[str]:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(ApptainerProvider, "_find", lambda *_: None)
+    monkeypatch.setattr(ApptainerProvider, "_command", full)
+    with tempfile.TemporaryDirectory(prefix="ax") as short:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+        with pytest.raises(ProviderError, match=r"cannot write what sandbox .* needs: .*No space"):
+            await ApptainerProvider().create(SandboxConfig(image="x", bundle="y"))
+        assert list(Path(short, "agentix").iterdir()) == []
+
+
+def test_limits_of_a_process_that_has_ended_are_not_said_to_be_kept() -> None:
+    gone = ProcessRef(2**31 - 1, 0)
+    with pytest.raises(ProviderError, match="cannot see whether the limits are kept"):
+        check_limits(SandboxResource(cpu=1), gone)
 
 
 def test_only_what_apptainer_complains_of_is_quoted() -> None:

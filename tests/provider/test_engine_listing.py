@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import socketserver
 import tempfile
+import threading
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from agentix.errors import ProviderError
 from agentix.provider.docker import DockerProvider, PodmanProvider
+from agentix.provider.docker.container import IMAGE, PROCESS, SANDBOX, STARTED
+from agentix.provider.owner import Owner
 from agentix.provider.runtime_folder import RuntimeFolder
 
 if TYPE_CHECKING:
@@ -30,6 +37,78 @@ def nowhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         for name in ("DOCKER_HOST", "CONTAINER_HOST"):
             monkeypatch.setenv(name, f"unix://{folder}/no-engine")
         yield Path(folder)
+
+
+@contextlib.contextmanager
+def engine(path: Path, containers: list[dict[str, Any]] | None) -> Iterator[None]:
+    """Have an engine at *path* that lists these containers; None: it fails when it is asked to."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            listed = "/containers/json" in self.path
+            answer = containers if listed else {"ApiVersion": "1.41"}
+            body = json.dumps({"message": "no"} if answer is None else answer).encode()
+            self.send_response(500 if answer is None else 200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def address_string(self) -> str:
+            return "here"
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with socketserver.ThreadingUnixStreamServer(str(path), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def listed(sandbox_id: str, name: str, state: str, **labels: str) -> dict[str, Any]:
+    labels = {SANDBOX: sandbox_id, PROCESS: Owner.current().text(), **labels}
+    return {"Names": [f"/{name}"], "State": state, "Labels": labels}
+
+
+@BOTH
+async def test_what_else_has_the_label_of_a_sandbox_does_not_hide_it(
+    provider: Provider, kind: str, nowhere: Path
+) -> None:
+    sandbox_id = f"{kind}-abc"
+    containers = [
+        listed(sandbox_id, f"agentix-{sandbox_id}", "running", **{IMAGE: "x", STARTED: "never"}),
+        listed(sandbox_id, f"agentix-{sandbox_id}-sweep", "exited"),
+        listed(f"{kind}-def", "nothing", "running") | {"Names": None},
+    ]
+    with engine(nowhere / "no-engine", containers):
+        (found,) = await provider().list()
+    assert (found.sandbox_id, found.status, found.image) == (sandbox_id, "running", "x")
+
+
+@BOTH
+async def test_an_owner_that_can_be_none_is_nobody(
+    provider: Provider, kind: str, nowhere: Path
+) -> None:
+    odd = Owner.current().model_copy(update={"pid": 10**300}).text()
+    container = listed(f"{kind}-abc", f"agentix-{kind}-abc", "running", **{PROCESS: odd})
+    with engine(nowhere / "no-engine", [container]):
+        assert await provider().list() == []
+
+
+@BOTH
+async def test_another_engine_that_fails_hides_nothing(
+    provider: Provider, kind: str, nowhere: Path
+) -> None:
+    folder = RuntimeFolder.create(kind, "some:image")
+    folder.record({"engine": f"unix://{nowhere}/another"})
+    with engine(nowhere / "another", None):
+        (found,) = await provider().list()
+    assert (found.sandbox_id, found.status) == (folder.sandbox_id, "running")
 
 
 @BOTH

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -204,7 +206,8 @@ async def test_an_exit_status_that_somebody_else_collected_hangs_nothing() -> No
     stolen = asyncio.create_task(asyncio.to_thread(os.waitpid, process.itself.pid, 0))
     await asyncio.sleep(0)
     process.itself.send(signal.SIGKILL)
-    await stolen
+    with suppress(ChildProcessError):  # it was collected here first, after all
+        await stolen
     await asyncio.wait_for(process.ended(), 20)
 
 
@@ -249,15 +252,50 @@ def test_a_fork_does_not_collect_what_its_parent_started() -> None:
     asyncio.run(process.kill())
 
 
+def test_a_fork_leaves_alone_what_has_the_number_of_its_parents_descriptor_by_now(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("agentix.provider.hosted._LINGER", 60.0)
+    process = shell("sleep 600 & echo up; read line")
+    eventually(lambda: "up" in process.tail.text(), "it starts")
+    number = process._descriptor
+    process.itself.send(signal.SIGKILL)  # and now the output is waited for
+    eventually(lambda: not Path(f"/proc/self/fd/{number}").exists(), "its end is noticed")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, number)
+    try:
+        assert process.returncode is None
+        child = os.fork()
+        if child == 0:
+            os._exit(3 if Path(f"/proc/self/fd/{number}").exists() else 4)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+    finally:
+        os.killpg(process.itself.pid, signal.SIGKILL)
+        for descriptor in {null, number}:
+            os.close(descriptor)
+        asyncio.run(process.ended())
+        eventually(lambda: process._process.stdout.closed, "all of it ends")  # type: ignore[union-attr]
+
+
 async def test_processes_of_an_earlier_boot_have_ended_whoever_has_their_number() -> None:
     innocent = shell("cat")
-    facts = SandboxProcesses(innocent.itself, innocent.itself).facts()
+    facts = SandboxProcesses(innocent.itself, innocent.itself, (innocent.itself,)).facts()
     assert SandboxProcesses.parse(facts).first.runs()
     before = SandboxProcesses.parse(facts | {"boot": "another"})
     assert not before.first.runs()
     await before.stop(0.1)
     assert innocent.itself.runs()
     await innocent.kill()
+
+
+async def test_helpers_that_outlive_the_launcher_end_with_the_sandbox() -> None:
+    launcher, helper = shell("cat"), shell("cat")
+    facts = SandboxProcesses(launcher.itself, launcher.itself, (helper.itself,)).facts()
+    await SandboxProcesses.parse(json.loads(json.dumps(facts))).stop(0.1)
+    assert not launcher.itself.runs()
+    assert not helper.itself.runs()
+    await settled(launcher.itself)
+    await settled(helper.itself)
 
 
 async def test_a_number_that_has_a_new_owner_is_nobody_s() -> None:

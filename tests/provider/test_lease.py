@@ -360,6 +360,21 @@ async def test_who_is_cancelled_before_it_is_held_holds_nothing(tmp_path: Path) 
         await task
 
 
+async def test_without_a_thread_nothing_is_held_and_the_next_attempt_has_one(
+    runtime: LocalRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    folder = folder_of(runtime)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refused)
+        with pytest.raises(ProviderError, match="cannot be held: can't start new thread"):
+            await hold_lease(folder, LEASE)
+    await hold_lease(folder, LEASE)
+    release_lease(folder.sandbox_id)
+
+
 async def test_many_are_held_by_one_thread(tmp_path: Path) -> None:
     count = threading.active_count()
     with LocalRuntime(lease=LEASE) as runtime:

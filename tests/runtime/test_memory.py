@@ -87,3 +87,13 @@ def test_where_no_counter_can_be_seen_nothing_is_said(tmp_path: Path) -> None:
     (tmp_path / "self/cgroup").write_text("0::/a\n")
     (tmp_path / "self/mountinfo").write_text("20 1 0:5 / /proc rw - proc proc rw\n")
     assert Memory(tmp_path).want() == ""
+
+
+def test_other_file_systems_may_be_mounted_anywhere_and_called_anything(tmp_path: Path) -> None:
+    kernel = Kernel(tmp_path, old=False, root="/", path="/", limit="max")
+    table = kernel.proc / "self/mountinfo"
+    odd = b"40 1 0:40 / /mnt/caf\xe9 rw - tmpfs  rw\n41 1 0:41 / /a\x0cb rw - ext4 /dev/x rw\n"
+    table.write_bytes(odd + table.read_bytes())
+    memory = Memory(kernel.proc)
+    kernel.kill()
+    assert memory.want() == "out of memory, the machine has no more"

@@ -16,7 +16,7 @@ from agentix.bundle.removal import remove
 from agentix.errors import BundleError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
 PATIENCE = 900.0  # seconds that another deploy of the same bundle may take
@@ -24,14 +24,21 @@ _PAUSE = 0.02
 
 
 @contextmanager
-def hold(staging: Path, key: str, *, patience: float = PATIENCE) -> Iterator[Path]:
+def hold(
+    staging: Path,
+    key: str,
+    *,
+    patience: float = PATIENCE,
+    check: Callable[[], None] = lambda: None,
+) -> Iterator[Path]:
     """Hold the empty folder for *key*, alone among all threads and processes; then remove it.
 
-    Raises BundleError when somebody else keeps it for longer than *patience* seconds.
+    Raises BundleError when somebody else keeps it for longer than *patience* seconds; what *check*
+    raises ends the wait sooner.
     """
     staging.mkdir(parents=True, exist_ok=True)
     lock = staging / f"{key}.lock"
-    descriptor = acquire(lock, patience)
+    descriptor = acquire(lock, patience, check=check)
     if descriptor is None:
         raise BundleError(
             f"another process has been preparing the same for {patience:.0f} s;"
@@ -69,13 +76,17 @@ def _sweep(staging: Path) -> None:
                 os.close(descriptor)
 
 
-def acquire(path: Path, patience: float, mode: int = 0o600) -> int | None:
+def acquire(
+    path: Path, patience: float, mode: int = 0o600, *, check: Callable[[], None] = lambda: None
+) -> int | None:
     """Open and lock the file *path*, making it if need be; None when it stays locked for too long.
 
-    Whoever holds it may remove or rename the file: others then lock a new one.
+    Whoever holds it may remove or rename the file: others then lock a new one. What *check* raises,
+    before every attempt, ends the wait.
     """
     deadline = time.monotonic() + patience
     while True:
+        check()
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

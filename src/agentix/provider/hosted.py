@@ -17,12 +17,8 @@ which processes to end::
         processes = SandboxProcesses(first=…, launcher=process.itself)
         folder.record(processes.facts())
 
-and to delete, in this process or in another one of the same user::
-
-    processes = SandboxProcesses.parse(facts)
-    await processes.stop(grace)
-    await settled(processes.launcher)
-    await asyncio.to_thread(folder.remove)
+:mod:`.recorded` finds and ends it by that record, in this process or in another one of the same
+user.
 """
 
 from __future__ import annotations
@@ -194,7 +190,9 @@ class HostedProcess:
                 poll.unregister(output)
                 reading = False
             if self._descriptor in ready:
-                os.close(self._descriptor)
+                # Forgotten first: a process forked from here on must not close its successor.
+                descriptor, self._descriptor = self._descriptor, -1
+                os.close(descriptor)
                 return reading
 
     def _read(self, output: int, within: float | None) -> bool:

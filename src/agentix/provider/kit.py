@@ -3,8 +3,9 @@
 * one sandbox: :class:`RuntimeFolder` and ``MOUNT``, :func:`until_ready`, :class:`OutputTail` and
   :func:`account` for the moment when it dies;
 * a sandbox that is a program on this machine: :class:`HostedProcess` starts and keeps it,
-  :class:`SandboxProcesses` and :class:`ProcessRef` end it, also from another process, and
-  :func:`settled` waits until that was noticed;
+  :class:`SandboxProcesses` and :class:`ProcessRef` are what is recorded of it, by which
+  :func:`get_recorded` gives the :func:`handle` of it and :func:`delete_recorded` ends it, also in
+  another process;
 * a sandbox that would outlive this process: :func:`lease_arguments` for its runtime,
   :func:`hold_lease` and :func:`release_lease`, and the exit status ``LEASE_ENDED``;
 * blocking work that takes long: :func:`stoppable`, :class:`Stop`, :class:`StoppedError`;
@@ -29,7 +30,7 @@ from agentix.bundle.removal import erase, remove
 from agentix.bundle.staging import hold
 from agentix.folders import cache_root, what_to_do
 from agentix.provider.deploy import deploy_locally
-from agentix.provider.hosted import HostedProcess, settled
+from agentix.provider.hosted import HostedProcess
 from agentix.provider.images.elf import platform_of
 from agentix.provider.images.formats import RunConfig
 from agentix.provider.images.loading import ImageArchive
@@ -40,6 +41,7 @@ from agentix.provider.listing import in_order, list_recorded
 from agentix.provider.output import OutputTail, account
 from agentix.provider.processes import ProcessRef, SandboxProcesses
 from agentix.provider.readiness import until_ready
+from agentix.provider.recorded import delete_recorded, get_recorded, handle
 from agentix.provider.runtime_folder import MOUNT, RuntimeFolder, private_folder
 from agentix.provider.stopping import Stop, StoppedError, stoppable
 from agentix.provider.teardown import carry_out, to_the_end, undone_on_error
@@ -65,8 +67,11 @@ __all__ = [
     "account",
     "cache_root",
     "carry_out",
+    "delete_recorded",
     "deploy_locally",
     "erase",
+    "get_recorded",
+    "handle",
     "hold",
     "hold_lease",
     "in_order",
@@ -78,7 +83,6 @@ __all__ = [
     "release_lease",
     "remove",
     "resolve",
-    "settled",
     "stoppable",
     "store_tar",
     "to_the_end",

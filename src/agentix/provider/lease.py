@@ -195,14 +195,30 @@ class _Keeper:
             if hold is not None:
                 return hold, False
             hold = self._holds[folder.sandbox_id] = _Hold(folder, seconds)
-            if self._thread is None:
-                self._bell = socket.socketpair()
-                self._thread = threading.Thread(
-                    target=self._run, args=self._bell[:1], name="agentix leases", daemon=True
-                )
-                self._thread.start()
+            try:
+                if self._thread is None:
+                    self._start()
+            except (OSError, RuntimeError) as error:  # no descriptors, no threads
+                del self._holds[folder.sandbox_id]
+                raise ProviderError(
+                    f"sandbox {folder.sandbox_id} cannot be held: {error}; have this process do"
+                    " less at once, or raise its limits"
+                ) from error
             self._ring()
             return hold, True
+
+    def _start(self) -> None:
+        bell = socket.socketpair()
+        thread = threading.Thread(
+            target=self._run, args=bell[:1], name="agentix leases", daemon=True
+        )
+        try:
+            thread.start()
+        except BaseException:
+            for end in bell:
+                end.close()
+            raise
+        self._bell, self._thread = bell, thread
 
     def release(self, sandbox_id: str) -> None:
         """Let go, and of the thread, too, when nothing else is held."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import socket
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from agentix.provider.processes import ProcessRef, here
 from agentix.validation import Strict
@@ -21,7 +21,7 @@ class Owner(Strict):
     ``boot`` and ``namespace`` say where that number means anything, ``user`` is the user's number.
     """
 
-    pid: int
+    pid: Annotated[int, Field(gt=0, lt=1 << 31)]  # labels may say anything
     started: int
     boot: str
     namespace: int

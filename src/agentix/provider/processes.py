@@ -166,11 +166,13 @@ class SandboxProcesses:
 
     ``first`` is the one whose end ends the sandbox: the first of its PID namespace, or the runtime
     where there is none. ``launcher`` is what the host started and what waits for it; the same
-    process where nothing lies between.
+    process where nothing lies between. ``helpers`` end with the launcher, but not if that is
+    killed.
     """
 
     first: ProcessRef
     launcher: ProcessRef
+    helpers: tuple[ProcessRef, ...] = ()
 
     @classmethod
     def parse(cls, facts: Mapping[str, Any]) -> Self:
@@ -179,9 +181,9 @@ class SandboxProcesses:
         Raises ProviderError when the numbers are those of another PID namespace, or make no sense.
         """
         try:
-            first, launcher = (
-                ProcessRef(int(facts[name]["pid"]), int(facts[name]["started"]))
-                for name in ("first", "launcher")
+            first, launcher, *helpers = (
+                ProcessRef(int(each["pid"]), int(each["started"]))
+                for each in (facts["first"], facts["launcher"], *facts.get("helpers", ()))
             )
             place = Place(str(facts["boot"]), int(facts["namespace"]))
         except (KeyError, TypeError, ValueError) as error:
@@ -194,7 +196,7 @@ class SandboxProcesses:
                 "its processes are in another PID namespace (that of a container, perhaps), "
                 "from which alone they can be seen and ended"
             )
-        return cls(first, launcher)
+        return cls(first, launcher, tuple(helpers))
 
     def facts(self) -> dict[str, Any]:
         """Return this as plain values."""
@@ -219,6 +221,8 @@ class SandboxProcesses:
             async with asyncio.timeout(_REAP_BOUND):
                 while self.launcher.exists():  # noqa: ASYNC110 - only a parent is told
                     await asyncio.sleep(_POLL)
+        for helper in self.helpers:
+            await helper.kill_tree()
 
 
 class _State(NamedTuple):

@@ -36,11 +36,14 @@ class Place:
         Others' processes come and go on the same machine all the time.
         """
         mark, folder = f"{MARK}={self.mark}".encode(), f"{self.folder}/".encode()
+        # What is mounted here is seen by everybody: then it tells nothing of anybody.
+        tells = not any(self._mounts())
         found = {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdecimal() and int(entry.name) != os.getpid():
                 with suppress(OSError):  # it has ended, or is not ours to look at
-                    if mark in _read(entry / "environ") or folder in _read(entry / "mountinfo"):
+                    seen = tells and folder in _read(entry / "mountinfo")
+                    if seen or mark in _read(entry / "environ"):
                         found[int(entry.name)] = _command(entry)
         return found
 
@@ -77,7 +80,7 @@ class Place:
 
     def _mounts(self) -> Iterator[str]:
         folder = f"{self.folder}/"
-        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        for line in os.fsdecode(_read(Path("/proc/self/mountinfo"))).splitlines():
             if folder in line:
                 yield line
 

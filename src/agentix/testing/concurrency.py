@@ -76,7 +76,7 @@ class Concurrency(Group):
             assert await sandbox.remote(probes.echo, 1) == 1
             await provider.delete(sandbox.sandbox_id)
             result = await asyncio.wait_for(long, 30)
-            assert isinstance(getattr(result, "error", None), object)
+            assert isinstance(getattr(result, "error", None), RemoteCallError)
             with pytest.raises(RemoteCallError):
                 await sandbox.remote(probes.echo, 2)
             await sandbox.aclose()

@@ -23,6 +23,7 @@ from images.config import ImageConfig, TaskImage
 
 from agentix import platforms
 from agentix.errors import ImageError
+from agentix.provider.images.formats import ImageDescription, parse
 from agentix.provider.images.store import Image, ImageStore
 
 if TYPE_CHECKING:
@@ -130,6 +131,13 @@ def _oci(path: Path, unpacked: bytes, blob: bytes, named: bytes | None) -> Path:
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
     return path
+
+
+@pytest.mark.parametrize("digest", ["../../../etc/passwd", "/etc/passwd", "sha256:../x", "sha256:"])
+def test_what_an_image_calls_a_layer_is_no_name_of_a_file(digest: str) -> None:
+    content = json.dumps({"rootfs": {"diff_ids": [digest]}}).encode()
+    with pytest.raises(ImageError, match="image x has a y that cannot be read"):
+        parse(ImageDescription, content, image="x", what="y")
 
 
 def test_one_image_in_two_archives_is_unpacked_once(
@@ -314,6 +322,7 @@ import os, sys
 from pathlib import Path
 from agentix.bundle import BundleCache
 from agentix.errors import BundleError, ImageError
+from agentix.provider.images.formats import ImageDescription, parse
 from agentix.provider.images.store import ImageStore
 place = Path(sys.argv[1])
 if os.getuid() == 0:

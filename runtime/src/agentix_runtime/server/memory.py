@@ -6,6 +6,8 @@ They are there whichever engine has made the cgroup; where there are none, nothi
 from __future__ import annotations
 
 import contextlib
+import os
+import re
 from pathlib import Path
 from typing import Final
 
@@ -65,18 +67,23 @@ def is_killed_first(pid: int) -> None:
 def _folder(process: Path) -> Path | None:
     """Return the folder of the cgroup that counts this process's memory, if it can be seen."""
     try:
-        groups = [line.split(":", 2) for line in (process / "cgroup").read_text().splitlines()]
-        mounts = [line.split(" - ") for line in (process / "mountinfo").read_text().splitlines()]
+        groups = [line.split(":", 2) for line in _lines(process / "cgroup")]
+        mounts = [line.split(" - ") for line in _lines(process / "mountinfo")]
     except OSError:
         return None
     # Where both versions are in use, the older has the memory.
     for kind, wanted in (("cgroup", "memory"), ("cgroup2", "")):
         paths = [path for _, names, path in groups if wanted in names.split(",")]
         for where, what in mounts:
-            if paths and what.split()[0] == kind and wanted in ("", *what.split()[2].split(",")):
+            if paths and what.split()[0] == kind and wanted in ("", *what.split()[-1].split(",")):
                 root, point = (_plain(word) for word in where.split()[3:5])
                 return Path(point, _below(root, paths[0]))
     return None
+
+
+def _lines(file: Path) -> list[str]:
+    # What is mounted may be called by any bytes, and only newlines end a line.
+    return os.fsdecode(file.read_bytes()).split("\n")[:-1]
 
 
 def _below(root: str, path: str) -> str:
@@ -87,7 +94,7 @@ def _below(root: str, path: str) -> str:
 
 def _plain(word: str) -> str:
     """Undo what the kernel does to spaces and their like."""
-    return word.encode().decode("unicode_escape") if "\\" in word else word
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), word)
 
 
 def _size(number: int) -> str:

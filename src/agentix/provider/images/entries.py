@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from agentix.bundle.removal import remove
-from agentix.bundle.staging import PATIENCE, hold
+from agentix.bundle.staging import hold
 from agentix.errors import BundleError, ImageError
 from agentix.provider.images.formats import ImageDescription
 from agentix.provider.images.unpack import Unpacker
@@ -19,8 +18,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentix.provider.stopping import Stop
-
-_LOOK_EVERY = 0.5
 
 
 class Entries:
@@ -70,16 +67,9 @@ class Entries:
     @contextmanager
     def hold(self, key: str) -> Iterator[Path]:
         """Hold the empty folder *key*, alone among threads and processes; then remove it."""
-        deadline = time.monotonic() + PATIENCE
         with ExitStack() as held:
-            while True:
-                self._stop.check()
-                try:
-                    folder = held.enter_context(hold(self._staging, key, patience=_LOOK_EVERY))
-                except BundleError as error:
-                    if time.monotonic() < deadline:
-                        continue
-                    message = f"another process has been unpacking it for {PATIENCE:.0f} s"
-                    raise ImageError(f"{message}; end that, and try again") from error
-                break
+            try:
+                folder = held.enter_context(hold(self._staging, key, check=self._stop.check))
+            except BundleError as error:
+                raise ImageError(str(error)) from error
             yield folder

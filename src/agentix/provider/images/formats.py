@@ -14,6 +14,8 @@ INDEX_TYPES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
+# Also the name of a file that is looked for: it must lead nowhere else.
+Digest = Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
 M = TypeVar("M")
 
 
@@ -33,7 +35,7 @@ class RunConfig(_Model):
 
 class _Rootfs(_Model):
     type: Literal["layers"] = "layers"
-    diff_ids: tuple[str, ...] = ()
+    diff_ids: tuple[Digest, ...] = ()
 
 
 class ImageDescription(_Model):
@@ -63,7 +65,7 @@ class Platform(_Model):
 class Descriptor(_Model):
     """A reference to a blob by its digest."""
 
-    digest: Annotated[str, Field(pattern=r"^sha256:[0-9a-f]{64}$")]
+    digest: Digest
     media_type: Annotated[str, Field(alias="mediaType")] = ""
     platform: Platform | None = None
 

@@ -32,7 +32,10 @@ def limits_of(config: SandboxConfig) -> SandboxResource | None:
 
 def check_limits(limits: SandboxResource, first: ProcessRef) -> None:
     """Raise ProviderError unless *limits* are those of the process *first*."""
-    group = Path(f"/proc/{first.pid}/cgroup").read_text().strip().removeprefix("0::")
+    try:
+        group = Path(f"/proc/{first.pid}/cgroup").read_text().strip().removeprefix("0::")
+    except OSError as error:
+        raise ProviderError(f"cannot see whether the limits are kept: {error}") from error
     folder = _CGROUPS / group.lstrip("/")
     wrong = []
     if limits.memory is not None and not _at_most(folder / "memory.max", limits.memory):

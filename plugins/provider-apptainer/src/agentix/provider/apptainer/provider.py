@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
 from agentix import platforms
-from agentix.errors import ImageError, ProviderError, SandboxNotFound
+from agentix.errors import ImageError, ProviderError
 from agentix.provider.apptainer.config import ApptainerProviderConfig
 from agentix.provider.apptainer.diagnosis import explain
 from agentix.provider.apptainer.images import open_image
@@ -18,7 +17,7 @@ from agentix.provider.apptainer.launching import NAME, script_for, shell_of
 from agentix.provider.apptainer.limits import check_limits, limits_of
 from agentix.provider.apptainer.options import options_for, user_of
 from agentix.provider.apptainer.program import environment, find_program
-from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxInfo, SandboxProvider
+from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxProvider
 from agentix.provider.kit import (
     MOUNT,
     BundleCache,
@@ -29,8 +28,9 @@ from agentix.provider.kit import (
     RuntimeFolder,
     SandboxProcesses,
     account,
-    carry_out,
-    settled,
+    delete_recorded,
+    get_recorded,
+    handle,
     stoppable,
     undone_on_error,
     until_ready,
@@ -89,7 +89,12 @@ class ApptainerProvider(SandboxProvider):
         what = f"ending sandbox {folder.sandbox_id}"
         async with undone_on_error(undo, what=what, within=_BOUND):
             tail = OutputTail()
-            command = await asyncio.to_thread(self._command, parts, folder, config, limits)
+            try:
+                command = await asyncio.to_thread(self._command, parts, folder, config, limits)
+            except OSError as error:
+                raise ProviderError(
+                    f"cannot write what sandbox {folder.sandbox_id} needs: {error}"
+                ) from error
             scratch = folder.path / "tmp"
             try:
                 process = HostedProcess.start(command, tail=tail, env=environment(scratch))
@@ -110,27 +115,15 @@ class ApptainerProvider(SandboxProvider):
                 )
             if limits is not None:
                 check_limits(limits, first)
-            facts = SandboxProcesses(first, process.itself).facts()
-            folder.record(facts | {"helpers": [asdict(helper) for helper in helpers]})
-        return self._handle(folder)
+            processes = SandboxProcesses(first, process.itself, tuple(helpers))
+            folder.record(processes.facts())
+        return handle(folder)
 
     async def delete(self, sandbox_id: SandboxId) -> None:
         """End the sandbox and remove its folder; nothing happens when it is gone already."""
-        try:
-            folder, facts = RuntimeFolder.find(sandbox_id, self.name)
-        except SandboxNotFound:
-            return
-
-        async def end() -> None:
-            processes = SandboxProcesses.parse(facts)
-            await processes.stop(self.config.stop_timeout)
-            await settled(processes.launcher)
-            if processes.launcher.pid:  # or the machine has been started anew
-                await _end([ProcessRef(**helper) for helper in facts["helpers"]])
-            await asyncio.to_thread(folder.remove)
-
-        what = f"deleting sandbox {sandbox_id}"
-        await carry_out(end(), what=what, within=self.delete_bound)
+        await delete_recorded(
+            sandbox_id, self.name, grace=self.config.stop_timeout, within=self.delete_bound
+        )
 
     @property
     def delete_bound(self) -> float:
@@ -139,15 +132,7 @@ class ApptainerProvider(SandboxProvider):
 
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a handle of a sandbox that lives; SandboxNotFound when it does not."""
-        folder, facts = RuntimeFolder.find(sandbox_id, self.name)
-        if not SandboxProcesses.parse(facts).first.runs():
-            raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it to tidy up")
-        return self._handle(folder)
-
-    @staticmethod
-    def _handle(folder: RuntimeFolder) -> Sandbox:
-        info = SandboxInfo(folder.sandbox_id, folder.url, "running")
-        return Sandbox(info, token=folder.token)
+        return get_recorded(sandbox_id, self.name)
 
     def _find(self, config: SandboxConfig, stop: Stop) -> _Parts:
         """Find everything that a sandbox is made of, and that it fits together."""
@@ -217,9 +202,3 @@ def _below(launcher: ProcessRef) -> tuple[ProcessRef | None, list[ProcessRef]]:
             helpers.append(process)
             waiting += process.children()
     return first, helpers
-
-
-async def _end(processes: list[ProcessRef]) -> None:
-    for process in processes:
-        process.send(signal.SIGKILL)
-        await process.ended()

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agentix import platforms
-from agentix.errors import ImageError, ProviderError, SandboxNotFound
+from agentix.errors import ImageError, ProviderError
 from agentix.progress import SILENT
-from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxInfo, SandboxProvider
+from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxProvider
 from agentix.provider.bubblewrap.config import BubblewrapProviderConfig
 from agentix.provider.bubblewrap.diagnosis import explain, refused_overlay
 from agentix.provider.bubblewrap.layout import mounts
@@ -23,9 +23,10 @@ from agentix.provider.kit import (
     RuntimeFolder,
     SandboxProcesses,
     account,
-    carry_out,
+    delete_recorded,
+    get_recorded,
+    handle,
     platform_of,
-    settled,
     stoppable,
     undone_on_error,
     until_ready,
@@ -132,23 +133,13 @@ class BubblewrapProvider(SandboxProvider):
                     f"sandbox {folder.sandbox_id} has ended; {account(tail.text())}"
                 )
             folder.record(SandboxProcesses(below[0], process.itself).facts())
-        return self._handle(folder)
+        return handle(folder)
 
     async def delete(self, sandbox_id: SandboxId) -> None:
         """End the sandbox and remove its folder; nothing happens when it is gone already."""
-        try:
-            folder, facts = RuntimeFolder.find(sandbox_id, self.name)
-        except SandboxNotFound:
-            return
-
-        async def end() -> None:
-            processes = SandboxProcesses.parse(facts)
-            await processes.stop(self.config.stop_timeout)
-            await settled(processes.launcher)
-            await asyncio.to_thread(folder.remove)
-
-        what = f"deleting sandbox {sandbox_id}"
-        await carry_out(end(), what=what, within=self.delete_bound)
+        await delete_recorded(
+            sandbox_id, self.name, grace=self.config.stop_timeout, within=self.delete_bound
+        )
 
     @property
     def delete_bound(self) -> float:
@@ -157,15 +148,7 @@ class BubblewrapProvider(SandboxProvider):
 
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a handle of a sandbox that lives; SandboxNotFound when it does not."""
-        folder, facts = RuntimeFolder.find(sandbox_id, self.name)
-        if not SandboxProcesses.parse(facts).first.runs():
-            raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it to tidy up")
-        return self._handle(folder)
-
-    @staticmethod
-    def _handle(folder: RuntimeFolder) -> Sandbox:
-        info = SandboxInfo(folder.sandbox_id, folder.url, "running")
-        return Sandbox(info, token=folder.token)
+        return get_recorded(sandbox_id, self.name)
 
     @staticmethod
     def _refuse_limits(config: SandboxConfig) -> None:

@@ -113,16 +113,17 @@ async def _ask(where: Address, *, needed: bool) -> Containers | None:
     try:
         try:
             await finished(engine.connect)
+            found = await finished(engine.labelled, container.SANDBOX)
         except ProviderError:
             if needed:
                 raise
             return None
-        found = await finished(engine.labelled, container.SANDBOX)
-        named = {each["Labels"][container.SANDBOX]: each for each in found}
+        named = ((each["Labels"][container.SANDBOX], each) for each in found)
         return {
             sandbox_id: Container.of(each)
-            for sandbox_id, each in named.items()
-            if f"/{container.name(sandbox_id)}" in each["Names"]
+            for sandbox_id, each in named
+            # What empties its folder has the label too.
+            if f"/{container.name(sandbox_id)}" in (each["Names"] or ())
         }
     finally:
         engine.close()

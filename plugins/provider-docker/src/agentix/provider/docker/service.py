@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import socket
 import stat
 import subprocess
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 IDLE = 60
 _START = 30.0
 _PAUSE = 0.02
+_KILLED = 5.0
 _UNIFIED = Path("/sys/fs/cgroup/cgroup.controllers")
 
 
@@ -92,11 +94,18 @@ def _start(path: Path, idle: int) -> None:
     command = [program, *_choices(), "system", "service", f"--time={idle}", f"unix://{path}"]
     # Without a name: it lives as long as the service, and nobody has to remove it.
     with tempfile.TemporaryFile() as said:
-        ended = _spawn(command, said)
+        try:
+            pid, ended = _spawn(command, said)
+        except OSError as error:
+            raise ProviderError(f"Podman's service cannot be started: {error}") from error
         end = time.monotonic() + _START
         while not listens(path):
             if ended.is_set() or time.monotonic() > end:
                 how = "ended" if ended.is_set() else f"does not answer within {_START:g} s"
+                if not ended.is_set():  # it would stand in the way of the next one
+                    with contextlib.suppress(ProcessLookupError):
+                        os.killpg(pid, signal.SIGKILL)
+                    ended.wait(_KILLED)
                 raise ProviderError(f"Podman's service {how}: {_last_words(said)}")
             ended.wait(_PAUSE)
 
@@ -107,8 +116,8 @@ def _choices() -> list[str]:
     return ["--log-level=error", *(["--runtime=runc"] if old and shutil.which("runc") else [])]
 
 
-def _spawn(command: list[str], output: IO[bytes]) -> threading.Event:
-    """Start the service in a session of its own, and say when it has ended."""
+def _spawn(command: list[str], output: IO[bytes]) -> tuple[int, threading.Event]:
+    """Start the service in a session of its own; return its number, and say when it has ended."""
     process = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -127,7 +136,7 @@ def _spawn(command: list[str], output: IO[bytes]) -> threading.Event:
         ended.set()
 
     threading.Thread(target=wait, name="podman service", daemon=True).start()
-    return ended
+    return process.pid, ended
 
 
 def _environment() -> dict[str, str]:

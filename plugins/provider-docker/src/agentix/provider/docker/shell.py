@@ -33,6 +33,7 @@ class ShellSocket(socket.socket):
 
     _process: subprocess.Popen[bytes]
     _said: IO[bytes]
+    _heard: str
     _host: str
     _owner: int
 
@@ -66,9 +67,9 @@ class ShellSocket(socket.socket):
         """Return what the ssh that has ended said last, and what to do about it."""
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_ENDS)
-        self._said.seek(0)
-        text = self._said.read(1 << 16).decode(errors="replace")
-        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        if not self._said.closed:
+            self._heard = _read(self._said)
+        lines = [line.strip() for line in self._heard.splitlines() if line.strip()]
         if not lines:
             return f"ssh ended with status {self._process.poll()}"
         said = next((line for line in reversed(lines) if _hint(line)), lines[-1])
@@ -77,7 +78,8 @@ class ShellSocket(socket.socket):
     def _real_close(self) -> None:
         super()._real_close()  # type: ignore[misc]  # of CPython's own
         process = getattr(self, "_process", None)
-        if process is not None and self._owner == os.getpid():
+        if process is not None and self._owner == os.getpid() and not self._said.closed:
+            self._heard = _read(self._said)  # who closes may be asked for the reason afterwards
             process.terminate()
             self._said.close()
 
@@ -109,6 +111,11 @@ def connect(
         *("--", host, f"{there} system dial-stdio"),
     ]
     return ShellSocket.start(command, host)
+
+
+def _read(said: IO[bytes]) -> str:
+    """Return what is in the file that the ssh writes to, whose position is the ssh's as well."""
+    return os.pread(said.fileno(), 1 << 16, 0).decode(errors="replace")
 
 
 def _hint(line: str) -> str:

@@ -12,7 +12,7 @@ import hashlib
 import os
 import re
 import shutil
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from agentix.provider.kit import CachedBundle
     from agentix.provider.uv.program import Uv
 
-_PATIENCE = 0.5
 _STORE = "/nix/store/"
 _ENTRY = re.compile(r"([\w.]+)\s*:\s*([\w.]+)\s*(?:\[.*\])?")
 # What every program of a bundle does first: see agentix_runtime.aside.
@@ -65,8 +64,8 @@ class Environments:
         try:
             if _is_whole(made):
                 return made
-            with ExitStack() as stack:
-                folder = self._alone(cache / "staging", f"uv-{name[7:39]}-{chosen}", stack)
+            key = f"uv-{name[7:39]}-{chosen}"
+            with hold(cache / "staging", key, check=self.uv.stop.check) as folder:
                 if not _is_whole(made):  # nobody else has made it meanwhile
                     draft = folder / "environment"
                     self._make(bundle, draft, str(self.python or minor), folder)
@@ -80,12 +79,6 @@ class Environments:
                 f"{error.strerror or error}; {what_to_do(error)}"
             ) from error
         return made
-
-    def _alone(self, staging: Path, key: str, stack: ExitStack) -> Path:
-        while True:
-            with suppress(BundleError):  # somebody else is at it
-                return stack.enter_context(hold(staging, key, patience=_PATIENCE))
-            self.uv.stop.check()
 
     def _make(self, bundle: CachedBundle, draft: Path, python: str, folder: Path) -> None:
         title = bundle.manifest.title
@@ -137,6 +130,11 @@ def _add_project(bundle: CachedBundle, name: str, packages: Path, programs: Path
             shutil.copy2(entry, target, follow_symlinks=False)
     for script, text in _scripts(source):
         program = programs / script
+        if program.is_symlink():  # which leads to the machine's own interpreter
+            raise BundleError(
+                f"project {name} of bundle {bundle.manifest.title} has a script {script!r}, which"
+                " would take the interpreter's place; call it something else"
+            )
         program.write_text(text)
         program.chmod(0o755)
 

@@ -10,8 +10,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agentix import platforms
-from agentix.errors import ImageError, ProviderError, SandboxNotFound
-from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxInfo, SandboxProvider
+from agentix.errors import ImageError, ProviderError
+from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxProvider
 from agentix.provider.kit import (
     BundleCache,
     HostedProcess,
@@ -19,8 +19,9 @@ from agentix.provider.kit import (
     RuntimeFolder,
     SandboxProcesses,
     account,
-    carry_out,
-    settled,
+    delete_recorded,
+    get_recorded,
+    handle,
     stoppable,
     undone_on_error,
     until_ready,
@@ -78,7 +79,12 @@ class UvProvider(SandboxProvider):
             _warn(folder, bundle)
             tail = OutputTail()
             work = folder.path / "work"
-            work.mkdir(mode=0o700)
+            try:
+                work.mkdir(mode=0o700)
+            except OSError as error:
+                raise ProviderError(
+                    f"cannot make the folder of a sandbox, {work}: {error}"
+                ) from error
             try:
                 process = HostedProcess.start(
                     _command(environment, folder),
@@ -97,23 +103,13 @@ class UvProvider(SandboxProvider):
                 within=self.config.start_timeout,
             )
             folder.record(SandboxProcesses(process.itself, process.itself).facts())
-        return self._handle(folder)
+        return handle(folder)
 
     async def delete(self, sandbox_id: SandboxId) -> None:
         """End the sandbox and remove its folder; nothing happens when it is gone already."""
-        try:
-            folder, facts = RuntimeFolder.find(sandbox_id, self.name)
-        except SandboxNotFound:
-            return
-
-        async def end() -> None:
-            processes = SandboxProcesses.parse(facts)
-            await processes.stop(self.config.stop_timeout)
-            await settled(processes.launcher)
-            await asyncio.to_thread(folder.remove)
-
-        what = f"deleting sandbox {sandbox_id}"
-        await carry_out(end(), what=what, within=self.delete_bound)
+        await delete_recorded(
+            sandbox_id, self.name, grace=self.config.stop_timeout, within=self.delete_bound
+        )
 
     @property
     def delete_bound(self) -> float:
@@ -122,15 +118,7 @@ class UvProvider(SandboxProvider):
 
     async def get(self, sandbox_id: SandboxId) -> Sandbox:
         """Return a handle of a sandbox that lives; SandboxNotFound when it does not."""
-        folder, facts = RuntimeFolder.find(sandbox_id, self.name)
-        if not SandboxProcesses.parse(facts).first.runs():
-            raise SandboxNotFound(f"sandbox {sandbox_id} has ended; delete it to tidy up")
-        return self._handle(folder)
-
-    @staticmethod
-    def _handle(folder: RuntimeFolder) -> Sandbox:
-        info = SandboxInfo(folder.sandbox_id, folder.url, "running")
-        return Sandbox(info, token=folder.token)
+        return get_recorded(sandbox_id, self.name)
 
     @staticmethod
     def _refuse(config: SandboxConfig) -> None:
