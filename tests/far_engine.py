@@ -10,6 +10,7 @@ import contextlib
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import tempfile
 import threading
@@ -127,9 +128,11 @@ class Tap:
         self._start(self._listen)
 
     def cut(self) -> None:
-        """End all connections that there are."""
+        """End all connections that there are, as when what they go through ends."""
         for each in self._open:
             with contextlib.suppress(OSError):
+                # With this, what has not been read is not waited for.
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 each.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
@@ -137,7 +140,7 @@ class Tap:
         self._listener.shutdown(socket.SHUT_RDWR)
         self.cut()
         for thread in self._threads:
-            thread.join(10)
+            thread.join(1)
         for each in (self._listener, *self._open):
             each.close()
 
@@ -158,7 +161,16 @@ class Tap:
             while data := source.recv(1 << 18):
                 target.sendall(data)
                 self.sent += weight * len(data)
+            if self._is_cut(source):
+                raise ConnectionAbortedError
             target.shutdown(socket.SHUT_WR)
+            return
+        for each in (source, target):
+            each.close()
+
+    def _is_cut(self, end: socket.socket) -> bool:
+        linger = end.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
+        return struct.unpack("ii", linger) == (1, 0)
 
     def _start(self, work: object, *arguments: object) -> None:
         thread = threading.Thread(target=work, args=arguments, daemon=True)  # type: ignore[arg-type]
