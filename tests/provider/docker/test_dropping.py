@@ -33,5 +33,5 @@ def test_a_cache_that_takes_no_note_is_an_error_on_one_line(
 ) -> None:
     (tmp_path / "images").write_text("no folder")
     monkeypatch.setenv("AGENTIX_CACHE_DIR", str(tmp_path))
-    with pytest.raises(ProviderError, match="cannot note in .* that image 'some:image' is to go"):
+    with pytest.raises(ProviderError, match=r"cannot note in .* that image 'some:image' is to go"):
         dropping.note(WHERE, "some:image")
