@@ -80,12 +80,19 @@ def _podman() -> str | None:
     return None if result.returncode == 0 else f"Podman cannot run here: {result.stderr.strip()}"
 
 
+def _far() -> str | None:
+    import far_engine
+
+    return far_engine.missing()
+
+
 MARKERS = {
     "nix": _nix,
     "machine_store": _machine_store,
     "bubblewrap": _bubblewrap,
     "docker": _docker,
     "podman": _podman,
+    "far": _far,
 }
 
 

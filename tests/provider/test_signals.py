@@ -491,21 +491,29 @@ def test_a_deletion_that_fails_when_it_is_told_in_the_middle_of_it(shelf: Path) 
     assert "ProviderError: it does not go away" in errors
 
 
-def test_the_first_process_of_a_container_ends_too(shelf: Path) -> None:
+@pytest.mark.parametrize("busy", [False, True], ids=["in order", "given up"])
+def test_the_first_process_of_a_container_ends_too(shelf: Path, busy: bool) -> None:
     unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child"]
     if subprocess.run([*unshare, "true"], capture_output=True, check=False).returncode != 0:
         pytest.skip("namespaces of processes cannot be made here")
-    program = textwrap.dedent(HOST) + "assert os.getpid() == 1\nasyncio.run(use())\n"
+    program = textwrap.dedent(HOST) + "assert os.getpid() == 1\n"
+    if busy:
+        program += "from agentix.provider import signals\nsignals._DEAF = 0.3\n"
+        program += "async def stuck():\n await asyncio.sleep(0.2)\n say(1)\n time.sleep(600)\n"
+        program += "async def both(): await asyncio.gather(use(), stuck())\nasyncio.run(both())\n"
+    else:
+        program += "asyncio.run(use())\n"
     process = subprocess.Popen(
         [*unshare, sys.executable, "-c", program, str(shelf)], stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "inside\n"
+        assert not busy or process.stdout.readline() == "1\n"
         children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
         os.kill(int(children), signal.SIGTERM)
         assert process.wait(30) == 128 + signal.SIGTERM
     finally:
         process.kill()
         process.communicate()
-    assert left(shelf) == 0
+    assert left(shelf) == (1 if busy else 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from agentix.errors import SandboxNotFound
+from agentix.errors import ProviderError, SandboxNotFound
 from agentix.provider.hosted import settled
 from agentix.provider.processes import SandboxProcesses
 from agentix.provider.runtime_folder import RuntimeFolder
@@ -48,7 +48,10 @@ async def delete_recorded(
 
     async def end() -> None:
         processes = SandboxProcesses.parse(facts)
-        await processes.stop(grace)
+        try:
+            await processes.stop(grace)
+        except OSError as error:  # no descriptors, or somebody else's process
+            raise ProviderError(f"cannot end sandbox {sandbox_id}: {error}") from error
         await settled(processes.launcher)
         await asyncio.to_thread(folder.remove)
 

@@ -110,9 +110,7 @@ class _Open:
         self._restore()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
         signal.raise_signal(signal.SIGTERM)
-        if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            # The first process of a container does not die by what it has no handler for.
-            os._exit(128 + signal.SIGTERM)
+        _exit_all_the_same()
 
     def tell(self) -> None:
         """Have all of them ended, which ends the process."""
@@ -142,6 +140,13 @@ def _watch(heard: _thread.LockType, within: float) -> None:
     if heard.acquire(timeout=_DEAF):
         time.sleep(within)
     os.kill(os.getpid(), signal.SIGTERM)
+    _exit_all_the_same()
+
+
+def _exit_all_the_same() -> None:
+    """End what SIGTERM should have: a container's first process takes none without a handler."""
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        os._exit(128 + signal.SIGTERM)
 
 
 _open: Final = _Open()

@@ -7,14 +7,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeVar
 
 from agentix.errors import AgentixError
-from agentix.provider.listing import Pruned, in_order
+from agentix.provider.listing import ListedSandbox, Pruned, in_order
 from agentix.provider.registry import one_line, providers
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from agentix.provider.base import SandboxProvider
-    from agentix.provider.listing import ListedSandbox
 
 T = TypeVar("T")
 
@@ -40,18 +39,37 @@ class Clearance:
 
 async def survey() -> Survey:
     """List the sandboxes of every installed provider."""
-    answers, problems = await _ask(lambda provider: provider.list(), _LIST_BOUND)
+
+    async def ask(provider: SandboxProvider) -> list[ListedSandbox]:
+        return _sound(await provider.list())
+
+    answers, problems = await _ask(ask, _LIST_BOUND)
     return Survey(in_order(each for answer in answers for each in answer), problems)
 
 
 async def clear(*, running: bool, dry_run: bool) -> Clearance:
     """Prune with every installed provider; see :meth:`SandboxProvider.prune`."""
-    answers, problems = await _ask(
-        lambda provider: provider.prune(running=running, dry_run=dry_run), _PRUNE_BOUND
-    )
+
+    async def ask(provider: SandboxProvider) -> Pruned:
+        pruned = await provider.prune(running=running, dry_run=dry_run)
+        _sound([*pruned.removed, *(each for each, _ in pruned.failed)])
+        return pruned
+
+    answers, problems = await _ask(ask, _PRUNE_BOUND)
     removed = in_order(each for answer in answers for each in answer.removed)
     failed = tuple(each for answer in answers for each in answer.failed)
     return Clearance(Pruned(tuple(removed), failed), problems)
+
+
+def _sound(found: Iterable[ListedSandbox]) -> list[ListedSandbox]:
+    """Return what a provider lists; TypeError where that would fail all the others later."""
+    listed = list(found)
+    for each in listed:
+        if not isinstance(each, ListedSandbox):
+            raise TypeError(f"it lists {each!r}, which is no ListedSandbox")
+        if each.created is not None and each.created.tzinfo is None:
+            raise TypeError(f"it lists {each.sandbox_id}, whose time of creation has no time zone")
+    return listed
 
 
 async def _ask(

@@ -147,10 +147,10 @@ def _names(
     hosts = resolve(image.root, "/etc/hosts")
     if not hosts.is_file() or not hosts.stat().st_size:
         names = Content(f"127.0.0.1\tlocalhost {folder.sandbox_id}\n::1\tlocalhost\n")
-        options += ["--perms", "0644", "--bind-data", names, _place(image, "/etc/hosts")]
+        options += ["--perms", "0644", "--bind-data", names, _file(image, "/etc/hosts")]
     resolver = os.path.realpath("/etc/resolv.conf")
     if config.network == "host" and Path(resolver).is_file():
-        options += ["--ro-bind", resolver, _place(image, "/etc/resolv.conf")]
+        options += ["--ro-bind", resolver, _file(image, "/etc/resolv.conf")]
     return options
 
 
@@ -162,6 +162,21 @@ def _working_folder(image: Image, workdir: str) -> list[str]:
     if place.exists():
         raise ImageError(f"image {image.label} has a working folder {workdir} that is no folder")
     return ["--dir", _place(image, workdir)]
+
+
+def _file(image: Image, name: str) -> str:
+    """Return the place of a file that is put over the image's, or made where that has none."""
+    place = resolve(image.root, name)
+    parent = place.parent
+    if not place.exists() and parent.is_dir():
+        # In a layer on top, too, a folder belongs to whom it belongs below.
+        mine = os.geteuid() in (0, parent.stat().st_uid)
+        if not mine and not os.access(parent, os.W_OK, effective_ids=True):
+            raise ImageError(
+                f"image {image.label} has no {name}, and only the owner of {parent} may make one;"
+                " have an empty one made there, or give a tar of the image"
+            )
+    return _place(image, name)
 
 
 def _place(image: Image, name: str) -> str:

@@ -26,7 +26,7 @@ CONNECT: Final = 10.0
 SILENCE: Final = 15
 """Seconds after which one that does not answer is taken for gone."""
 
-_EVERY: Final = 5
+EVERY: Final = 5
 _PORTS: Final = {False: 2375, True: 2376}
 
 _log = logging.getLogger("agentix.provider.docker")
@@ -78,9 +78,9 @@ def _ask_often(stream: socket.socket) -> None:
     for level, option, value in (
         (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
         (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _EVERY),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _EVERY),
-        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, SILENCE // _EVERY - 1),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, EVERY),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, EVERY),
+        (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, SILENCE // EVERY - 1),
         (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, SILENCE * 1000),
     ):
         stream.setsockopt(level, option, value)

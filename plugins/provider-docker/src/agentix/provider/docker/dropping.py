@@ -6,8 +6,9 @@ import hashlib
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from agentix.errors import ProviderError
 from agentix.provider.docker.loading import REPOSITORY
-from agentix.provider.kit import cache_root
+from agentix.provider.kit import cache_root, what_to_do
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,10 +17,19 @@ if TYPE_CHECKING:
 
 
 def note(where: Address, reference: str) -> None:
-    """Remember that *reference* was pulled for a sandbox, and may go with it."""
+    """Remember that *reference* was pulled for a sandbox, and may go with it.
+
+    Raises ProviderError when that cannot be written down.
+    """
     path = _note(where, reference)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"{where.url} {reference}\n")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"{where.url} {reference}\n")
+    except OSError as error:
+        raise ProviderError(
+            f"cannot note in {path.parent} that image {reference!r} is to go with its sandboxes"
+            f" (keep_images=False): {error.strerror or error}; {what_to_do(error)}"
+        ) from error
 
 
 def may_go(where: Address, reference: str) -> bool:

@@ -233,12 +233,15 @@ class Engine:
         except APIError as error:
             reason = error.explanation or error
             raise RefusedError(self.where.kind, what, reason, error.status_code or 0) from error
-        except (requests.Timeout, TimeoutError) as error:
-            message = f"did not answer within {TIMEOUT} s, asked to {what}"
-            engine = f"the {self.where.kind.title()} engine at {self.where.url}"
-            raise ProviderError(f"{engine} {message}") from error
         except (DockerException, requests.RequestException, OSError) as error:
             where = self.where
+            # The SDK wraps what happens while it asks for the version.
+            if any(
+                isinstance(e, requests.Timeout | TimeoutError) for e in (error, error.__cause__)
+            ):
+                message = f"did not answer within {TIMEOUT} s, asked to {what}"
+                engine = f"the {where.kind.title()} engine at {where.url}"
+                raise ProviderError(f"{engine} {message}") from error
             message = f"{where.kind} cannot {what} at {where.url}: {one_line(error)}"
             raise ProviderError(message) from error
 

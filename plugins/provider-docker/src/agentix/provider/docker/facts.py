@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from agentix.provider.docker.problems import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -83,7 +85,7 @@ class State:
             status=state["Status"],
             exit_code=state["ExitCode"],
             out_of_memory=state["OOMKilled"],
-            problem=state["Error"],
+            problem=one_line(state["Error"]),
             labels=found["Config"]["Labels"] or {},
             image=found["Image"],
             program=found["Path"],

@@ -1,8 +1,8 @@
 """Reaching runtimes on other machines: a local socket whose connections end in a sandbox.
 
-Each is carried by a program that the engine runs in the container, :mod:`.relay`, so there need be
-no network in it and no port. A process has its own socket for each sandbox that it uses, and
-threads, which belong to no event loop; what it forks has neither.
+They are carried by a program that the engine runs in the container, :mod:`.relay`, so there need be
+no network in it and no port. A process has its own socket for each sandbox that it uses, and a
+thread, which belongs to no event loop; what it forks has neither.
 """
 
 from __future__ import annotations
@@ -21,11 +21,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agentix.errors import ProviderError
+from agentix.provider.docker import relay
 from agentix.provider.docker.line import Line
 from agentix.provider.docker.problems import RefusedError, one_line
-from agentix.provider.docker.pump import carry
+from agentix.provider.docker.program import Program
+from agentix.provider.docker.relay import Joint, NonsenseError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from agentix.provider.docker.address import Address
     from agentix.provider.kit import RuntimeFolder
 
@@ -41,7 +45,7 @@ MOST: Final = 256
 _PAUSE: Final = 0.5
 _PYTHON: Final = "/nix/runtime/environment/bin/python"
 _RUNTIME: Final = "/nix/run/s"
-_RELAY: Final = Path(__file__).with_name("relay.py").read_text("utf-8")
+_RELAY: Final = Path(relay.__file__).read_text("utf-8")
 
 _log = logging.getLogger("agentix.provider.docker")
 
@@ -60,110 +64,116 @@ def end(sandbox_id: str) -> None:
 
 
 class _Forwarder:
-    """The socket of one sandbox, and what it carries."""
+    """The socket of one sandbox, and the thread that carries what comes there."""
 
     def __init__(self, folder: RuntimeFolder, where: Address, name: str) -> None:
         self.folder = replace(folder, socket_name=secrets.token_hex(4))
         self._where, self._name = where, name
         self._over = False
         self._well = True
-        self._lock = threading.Lock()
-        self._open: set[socket.socket] = set()
-        self._places = threading.BoundedSemaphore(MOST)
+        self._joint: Joint | None = None
+        self._stream: socket.socket | None = None
         self._listener = socket.socket(socket.AF_UNIX)
         try:
             self._listener.bind(str(self.folder.socket))
             self._listener.listen(4096)
+            self._listener.setblocking(False)
         except OSError as error:
             self._listener.close()
             message = f"cannot listen at {self.folder.socket}: {error.strerror}"
             raise ProviderError(message) from error
-        self._listening = threading.Thread(target=self._listen, name=name, daemon=True)
-        self._listening.start()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
 
     def end(self) -> None:
         """Close everything."""
-        with self._lock:
-            self._over = True
-            for each in (self._listener, *self._open):
-                with suppress(OSError):
-                    socket.socket.shutdown(each, socket.SHUT_RDWR)
+        self._over = True
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
         self.folder.socket.unlink(missing_ok=True)
-        self._listening.join(1)
+        self._thread.join(1)
 
     def forget(self) -> None:
         """Close the descriptors that a child has of its parent's."""
-        for each in (self._listener, *self._open):
-            with suppress(OSError):
-                os.close(each.detach())
+        channels = self._joint.channels.values() if self._joint is not None else ()
+        for each in (self._listener, self._stream, *(channel.sock for channel in channels)):
+            if each is not None:
+                with suppress(OSError):
+                    os.close(each.detach())
 
-    def _listen(self) -> None:
-        _no_signals()
+    def _run(self) -> None:
+        # One that arrives here would not wake the main thread, which is to handle it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         with closing(self._listener):
-            while True:
-                self._places.acquire()
-                try:
-                    here, _ = self._listener.accept()
-                except OSError:
-                    if self._over:
-                        return
-                    self._places.release()
-                    time.sleep(_PAUSE)  # no descriptors are left, for now
-                    continue
-                threading.Thread(
-                    target=self._serve, args=(here,), name=self._name, daemon=True
-                ).start()
+            while not self._over:
+                program = self._connect()
+                if program is not None:
+                    try:
+                        self._carry(program)
+                    finally:
+                        self._stream = None
+                        program.there.close()
+                # Only when somebody wants something: there may be nothing to reach any more.
+                poll = select.poll()
+                poll.register(self._listener, select.POLLIN)
+                poll.poll()
 
-    def _serve(self, here: socket.socket) -> None:
-        _no_signals()
+    def _carry(self, program: Program) -> None:
+        """Carry connections until the stream ends."""
+        descriptor = program.there.fileno()
+        joint = self._joint = Joint((descriptor, descriptor), program.receive, program.send)
         try:
-            if not self._keep(here):
-                return
-            opened = self._connect(here)
-            if opened is None:
-                return
-            there, early = opened
-            try:
-                if self._keep(there):
-                    errors = carry(here, there, early, lambda: self._over)
-                    if errors:
-                        self._complain(one_line(errors.decode(errors="replace")))
-            finally:
-                self._close(there)
+            while not self._over:
+                room = len(joint.channels) < MOST
+                somebody = joint.turn(self._listener.fileno() if room else -1)
+                if somebody is None:
+                    break
+                if somebody:
+                    self._accept(joint.open)
+        except NonsenseError:
+            self._complain("what answers there does not keep to the rules")
+        except OSError as error:
+            self._complain(error.strerror or one_line(error))
         finally:
-            self._close(here)
-            self._places.release()
+            self._joint = None
+            joint.close()
+        if program.errors:
+            self._complain(one_line(program.errors.decode(errors="replace")))
 
-    def _keep(self, end: socket.socket) -> bool:
-        with self._lock:
-            if not self._over:
-                self._open.add(end)
-            return not self._over
-
-    def _close(self, end: socket.socket) -> None:
-        with self._lock:
-            self._open.discard(end)
-            end.close()
-
-    def _connect(self, here: socket.socket) -> tuple[socket.socket, bytes] | None:
-        """Return a stream into the container, and what has come of it; None when there is none."""
-        until = time.monotonic() + PATIENCE
-        while not (self._over or _is_gone(here)):
+    def _accept(self, take: Callable[[socket.socket], None]) -> None:
+        """Take all connections that wait; leave them for later when descriptors are short."""
+        while not self._over:
             try:
-                opened = self._enter()
+                here, _ = self._listener.accept()
+            except BlockingIOError:
+                return
+            except OSError:
+                if not self._over:
+                    time.sleep(_PAUSE)
+                return
+            take(here)
+
+    def _connect(self) -> Program | None:
+        """Return the relay in the container; None, and nobody waits, when it cannot be reached."""
+        until = time.monotonic() + PATIENCE
+        while not self._over:
+            try:
+                program = self._enter()
             except ProviderError as error:
                 self._complain(str(error))
                 # One that answered will not answer otherwise.
                 if isinstance(error, RefusedError) or time.monotonic() > until:
-                    return None
+                    break
+                time.sleep(_PAUSE)
             else:
                 self._well = True
-                return opened
-            time.sleep(_PAUSE)
+                return program
+        self._accept(socket.socket.close)
         return None
 
-    def _enter(self) -> tuple[socket.socket, bytes]:
+    def _enter(self) -> Program:
         line = Line(self._where)
+        self._stream = line.stream
         try:
             program = {
                 "Cmd": [_PYTHON, "-I", "-S", "-c", _RELAY, _RUNTIME, str(STARTS)],
@@ -176,9 +186,10 @@ class _Forwarder:
             made = line.post(f"/containers/{self._name}/exec", program, what)
             early = line.hijack(f"/exec/{made['Id']}/start", {"Detach": False, "Tty": False}, what)
         except BaseException:
+            self._stream = None
             line.stream.close()
             raise
-        return line.stream, early
+        return Program(line.stream, early)
 
     def _complain(self, why: str) -> None:
         """Say it once, until it works again: whoever waits learns only that it does not."""
@@ -217,17 +228,6 @@ class _Forwarders:
             each.forget()
         self._all = {}
         self._lock = threading.RLock()
-
-
-def _is_gone(here: socket.socket) -> bool:
-    poll = select.poll()
-    poll.register(here, 0)
-    return bool(poll.poll(0))
-
-
-def _no_signals() -> None:
-    # One that arrives here would not wake the main thread, which is to handle it.
-    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
 
 
 _forwarders: Final = _Forwarders()

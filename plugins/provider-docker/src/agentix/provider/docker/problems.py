@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentix.errors import ProviderError
+from agentix.provider.kit import plain
 
 if TYPE_CHECKING:
     from agentix.provider.docker.address import Address, Kind
@@ -88,5 +89,5 @@ def why_not_pulled(kind: Kind, reference: str, platform: str, reason: str) -> st
 
 
 def one_line(text: object) -> str:
-    """Return *text* on one line of bounded length."""
-    return " ".join(str(text).split())[:500]
+    """Return *text*, which a registry or an image may have chosen, on one line, bounded."""
+    return plain(" ".join(str(text).split()), 500)

@@ -233,8 +233,9 @@ class DockerProvider(SandboxProvider):
         async with contextlib.AsyncExitStack() as telling:
             if shipment is not None:
                 await stoppable(partial(shipment.send, progress=self._progress), name=name)
-                told = await finished(remote.tell, engine.where, name, folder)
-                telling.callback(told.close)
+                secret = remote.Secret(engine.where, name, folder)
+                telling.callback(secret.close)
+                await finished(secret.tell)
             try:
                 await self._run(engine, name, settings, host)
             except RefusedError as error:

@@ -13,7 +13,6 @@ from agentix.provider.docker.shipping import BUNDLE, volume
 from agentix.provider.kit import MOUNT
 
 if TYPE_CHECKING:
-    import socket
     from collections.abc import Mapping
 
     from agentix.provider.docker.address import Address
@@ -53,20 +52,26 @@ def mounts(bundle: CachedBundle, label: str, *, merged: bool) -> list[Mount]:
     ]
 
 
-def tell(where: Address, name: str, folder: RuntimeFolder) -> socket.socket:
-    """Give the container *name*, before it is started, its secret; return what to close after.
+class Secret:
+    """The secret of one sandbox, on its way to the runtime's standard input."""
 
-    The file in the *folder*, which the container does not see, is removed.
+    def __init__(self, where: Address, name: str, folder: RuntimeFolder) -> None:
+        self._where, self._name, self._folder = where, name, folder
+        self._line: Line | None = None
 
-    Raises ProviderError when the engine cannot be reached or refuses.
-    """
-    (folder.mount / "token").unlink(missing_ok=True)
-    line = Line(where)
-    try:
-        path = f"/containers/{quote(name)}/attach?stream=1&stdin=1"
-        line.hijack(path, None, f"attach to container {name}")
-        line.stream.sendall(f"{folder.token}\n".encode())
-    except BaseException:
-        line.stream.close()
-        raise
-    return line.stream
+    def tell(self) -> None:
+        """Say it to the container, before that is started.
+
+        It is read for as long as this is not closed. Raises ProviderError when the engine cannot
+        be reached or refuses.
+        """
+        (self._folder.mount / "token").unlink(missing_ok=True)  # which the container does not see
+        self._line = Line(self._where)
+        path = f"/containers/{quote(self._name)}/attach?stream=1&stdin=1"
+        self._line.hijack(path, None, f"attach to container {self._name}")
+        self._line.stream.sendall(f"{self._folder.token}\n".encode())
+
+    def close(self) -> None:
+        """Let go of the container's standard input, which ends it."""
+        if self._line is not None:
+            self._line.stream.close()

@@ -73,7 +73,7 @@ class ShellSocket(socket.socket):
         if not lines:
             return f"ssh ended with status {self._process.poll()}"
         said = next((line for line in reversed(lines) if _hint(line)), lines[-1])
-        return "; ".join(filter(None, (said[:300], _hint(said))))
+        return "; ".join(filter(None, (said[:300].rstrip("."), _hint(said))))
 
     def _real_close(self) -> None:
         super()._real_close()  # type: ignore[misc]  # of CPython's own
