@@ -14,7 +14,7 @@ demo: setup ## build hello-world, deploy it, call it in a sandbox
 
 test: setup check ## all tests, with real Nix, bubblewrap and Docker
 	@tools/setup.sh tests
-	@$(PYTHON) -m pytest
+	@$(PYTHON) -m pytest --numprocesses 2
 
 check: setup ## formatting, lint, types, layers
 	@$(PYTHON) tools/check.py

@@ -11,8 +11,15 @@ import shutil
 import signal
 import subprocess
 import warnings
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from xdist.remote import Producer
+    from xdist.scheduler import LoadScopeScheduling
+
+SANDBOXES = ("tests/conformance/", "tests/integration/", "tests/provider/", "tests/scale/")
 
 
 @functools.cache
@@ -119,6 +126,22 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
     asyncio.run(scenario())
     return True
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
+    """Where tests run side by side, keep a file's together, and all that make sandboxes.
+
+    Those count what is left on the machine, and share images that are made once.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            return "sandboxes" if file.startswith(SANDBOXES) else file
+
+    return Lanes(config, log)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
