@@ -63,6 +63,7 @@ tests() {
     command -v skopeo >/dev/null || (install skopeo) || say "skopeo: cannot be installed; its tests are skipped"
     docker_engine
     podman_programs
+    far_programs
     [ -e /usr/lib/binfmt.d/qemu-aarch64.conf ] || (install qemu-user-static) ||
         say "qemu: cannot be installed; the tests of other machines' programs are skipped"
 }
@@ -75,6 +76,18 @@ podman_programs() {
     command -v slirp4netns >/dev/null || set -- "$@" slirp4netns
     command -v newuidmap >/dev/null || set -- "$@" uidmap
     [ $# = 0 ] || (install "$@") || say "Podman: cannot be installed; its tests are skipped"
+}
+
+# The tests start another engine themselves, in a network of its own, which takes root.
+far_programs() {
+    [ "$(id -u)" = 0 ] || { say "engines of other machines: only root can make them a network; their tests are skipped"; return 0; }
+    set --
+    command -v ip >/dev/null || set -- "$@" iproute2
+    command -v nsenter >/dev/null || set -- "$@" util-linux
+    command -v openssl >/dev/null || set -- "$@" openssl
+    command -v ssh >/dev/null || set -- "$@" openssh-client
+    command -v sshd >/dev/null || set -- "$@" openssh-server
+    [ $# = 0 ] || (install "$@") || say "engines of other machines: $* cannot be installed; tests that need them are skipped"
 }
 
 docker_engine() {

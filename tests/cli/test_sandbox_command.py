@@ -129,6 +129,13 @@ def test_without_sandboxes_it_says_so(agentix: Agentix) -> None:
     assert agentix("prune").stdout == "nothing to remove\n"
 
 
+def test_an_engine_that_was_chosen_and_cannot_be_reached_is_reported(agentix: Agentix) -> None:
+    for command, status in (("list", 0), ("prune", 1)):
+        done = agentix(command)
+        assert done.returncode == status
+        assert "agentix: provider docker was left out: no Docker engine at unix://" in done.stderr
+
+
 def test_the_table_has_one_line_a_sandbox_and_nothing_that_acts_on_a_terminal(
     agentix: Agentix, plugins: Path
 ) -> None:

@@ -9,12 +9,12 @@ import tempfile
 import threading
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 
 from agentix.errors import ProviderError
-from agentix.provider.docker import DockerProvider, PodmanProvider
+from agentix.provider.docker import DockerProvider, PodmanProvider, address, listing
 from agentix.provider.docker.container import IMAGE, PROCESS, SANDBOX, STARTED
 from agentix.provider.owner import Owner
 from agentix.provider.runtime_folder import RuntimeFolder
@@ -113,12 +113,28 @@ async def test_another_engine_that_fails_hides_nothing(
 
 @BOTH
 async def test_an_engine_of_which_nothing_is_recorded_need_not_be_there(
+    provider: Provider,
+    kind: Literal["docker", "podman"],
+    nowhere: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("DOCKER_HOST", "CONTAINER_HOST"):
+        monkeypatch.delenv(name)
+    where = address.Address(kind, f"unix://{nowhere}/no-engine")
+    monkeypatch.setattr(listing, "locate", lambda _: where)
+    assert await provider().list() == []
+
+
+@BOTH
+async def test_an_engine_that_was_chosen_does_not_pass_for_one_that_has_nothing(
     provider: Provider, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert await provider().list() == []
+    with pytest.raises(ProviderError, match=f"no {kind.title()} engine at"):
+        await provider().list()
     for name in ("DOCKER_HOST", "CONTAINER_HOST"):
-        monkeypatch.setenv(name, "tcp://elsewhere:1")
-    assert await provider().list() == []
+        monkeypatch.setenv(name, "npipe://elsewhere")
+    with pytest.raises(ProviderError, match="npipe://elsewhere"):
+        await provider().prune()
 
 
 async def test_podman_is_not_started_merely_to_say_that_it_has_nothing(

@@ -12,7 +12,7 @@ def test_the_names_for_backends_are_pinned() -> None:
         *("lease_arguments", "hold_lease", "release_lease", "LEASE_ENDED"),
         *("list_recorded", "in_order"),
         *("HostedProcess", "ProcessRef", "SandboxProcesses"),
-        *("get_recorded", "delete_recorded", "handle"),
+        *("get_recorded", "delete_recorded", "handle", "remove_leftovers"),
         *("stoppable", "Stop", "StoppedError", "undone_on_error", "carry_out", "to_the_end"),
         *("BundleCache", "CachedBundle", "deploy_locally", "store_tar"),
         *("Image", "ImageArchive", "ImageStore", "RunConfig", "platform_of", "resolve"),

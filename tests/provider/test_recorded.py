@@ -5,17 +5,30 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
+import threading
 from pathlib import Path
 
 import pytest
+from patience import eventually
 
 from agentix.errors import ProviderError, SandboxNotFound
 from agentix.provider.hosted import HostedProcess
 from agentix.provider.output import OutputTail
+from agentix.provider.owner import Owner
 from agentix.provider.processes import SandboxProcesses
-from agentix.provider.recorded import delete_recorded, get_recorded
+from agentix.provider.recorded import delete_recorded, get_recorded, remove_leftovers
 from agentix.provider.runtime_folder import RuntimeFolder
+
+
+def looked() -> None:
+    """Wait until nothing looks for leftovers any more."""
+    for thread in threading.enumerate():
+        if thread.name.startswith("agentix-leftovers"):
+            thread.join(20)
 
 
 async def test_one_that_cannot_be_ended_is_said_on_one_line_and_ended_the_next_time(
@@ -43,3 +56,49 @@ async def test_one_that_cannot_be_ended_is_said_on_one_line_and_ended_the_next_t
         assert list(Path(short, "agentix").iterdir()) == []
         with pytest.raises(SandboxNotFound):
             get_recorded(name, "some")
+
+
+def test_what_killed_processes_left_goes_beside_a_creation_and_only_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with tempfile.TemporaryDirectory(prefix="ax") as short:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+        program = "from agentix.provider.owner import Owner; print(Owner.current().text())"
+        gone = Owner.parse(subprocess.check_output([sys.executable, "-c", program]))
+        assert gone is not None
+        assert gone.lives() is False
+        ended = HostedProcess.start([shutil.which("true") or "/bin/true"], tail=OutputTail())
+        eventually(lambda: ended.returncode == 0, "it has ended")
+        running = HostedProcess.start([shutil.which("cat") or "/bin/cat"], tail=OutputTail())
+
+        def made(owner: Owner, process: HostedProcess | None, kind: str = "swept") -> Path:
+            folder = RuntimeFolder.create(kind)
+            if process is not None:
+                folder.record(SandboxProcesses(process.itself, process.itself).facts())
+            record = folder.read_record()
+            assert record is not None
+            folder._write_record(record.model_copy(update={"owner": owner}))
+            return folder.path
+
+        elsewhere = gone.model_copy(update={"namespace": 1})
+        stays = {
+            made(gone, running),
+            made(Owner.current(), ended),
+            made(Owner.current(), None),
+            made(elsewhere, ended),
+            made(gone, ended, "other"),
+        }
+        unreadable = made(gone, ended)
+        (unreadable / "record.json").write_text("{}")
+        stays.add(unreadable)
+        leaves = {made(gone, ended), made(gone, None)}
+        remove_leftovers("swept")
+        eventually(lambda: not any(path.exists() for path in leaves), "the leftovers are gone")
+        looked()
+        assert all(path.is_dir() for path in stays)
+        later = made(gone, ended)
+        remove_leftovers("swept")  # it has just looked
+        looked()
+        assert later.is_dir()
+        running.itself.send(signal.SIGKILL)
+        eventually(lambda: running.returncode is not None, "it has ended")

@@ -95,6 +95,14 @@ def test_a_name_that_two_distributions_claim_is_nobodys_even_if_one_is_broken(si
         providers().get("fly")
 
 
+def test_what_helps_against_two_of_one_name_is_to_uninstall_one(site: Path) -> None:
+    for each in ("agentix-other", "agentix-docks"):
+        plugin(site, each, f"fly = {each.replace('-', '_')}:Fly", "")
+    said = "'fly': agentix-docks, agentix-other; uninstall all but one"
+    with pytest.raises(ProviderError, match=f"^several distributions name a provider {said}$"):
+        providers().get("fly")
+
+
 def test_registering_adds_a_provider_in_this_process() -> None:
     register_provider("fly", Fly)
     register_provider("fly", Fly)

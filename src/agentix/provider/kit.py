@@ -9,7 +9,8 @@
 * a sandbox that would outlive this process: :func:`lease_arguments` for its runtime,
   :func:`hold_lease` and :func:`release_lease`, and the exit status ``LEASE_ENDED``;
 * blocking work that takes long: :func:`stoppable`, :class:`Stop`, :class:`StoppedError`;
-* which there are: :func:`list_recorded`, :func:`in_order`;
+* which there are: :func:`list_recorded`, :func:`in_order`; :func:`remove_leftovers` beside
+  ``create`` takes away what killed processes have left;
 * its end: :func:`undone_on_error`, :func:`carry_out`, :func:`to_the_end`;
 * bundles: :class:`BundleCache`, :class:`CachedBundle`, :func:`deploy_locally`; :func:`store_tar`
   to bring them where they cannot be mounted from this machine;
@@ -41,7 +42,12 @@ from agentix.provider.listing import in_order, list_recorded
 from agentix.provider.output import OutputTail, account
 from agentix.provider.processes import ProcessRef, SandboxProcesses
 from agentix.provider.readiness import until_ready
-from agentix.provider.recorded import delete_recorded, get_recorded, handle
+from agentix.provider.recorded import (
+    delete_recorded,
+    get_recorded,
+    handle,
+    remove_leftovers,
+)
 from agentix.provider.runtime_folder import MOUNT, RuntimeFolder, private_folder
 from agentix.provider.stopping import Stop, StoppedError, stoppable
 from agentix.provider.teardown import carry_out, to_the_end, undone_on_error
@@ -82,6 +88,7 @@ __all__ = [
     "private_folder",
     "release_lease",
     "remove",
+    "remove_leftovers",
     "resolve",
     "stoppable",
     "store_tar",

@@ -6,17 +6,31 @@ What a provider has recorded of one is :meth:`~agentix.provider.kit.SandboxProce
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import logging
+import signal
+import threading
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
 
 from agentix.errors import ProviderError, SandboxNotFound
 from agentix.provider.hosted import settled
 from agentix.provider.processes import SandboxProcesses
-from agentix.provider.runtime_folder import RuntimeFolder
+from agentix.provider.runtime_folder import RuntimeFolder, sweep
 from agentix.provider.sandbox import Sandbox, SandboxInfo
 from agentix.provider.teardown import carry_out
 
 if TYPE_CHECKING:
     from agentix.provider.sandbox import SandboxId
+
+AGAIN: Final = 300.0
+"""Seconds after which a process looks for leftovers again."""
+
+_ENOUGH: Final = 60.0
+"""Seconds after which it takes up no further one; those are for the next time."""
+
+_log = logging.getLogger("agentix.provider")
+_looked: dict[str, float] = {}
 
 
 def handle(folder: RuntimeFolder) -> Sandbox:
@@ -56,3 +70,48 @@ async def delete_recorded(
         await asyncio.to_thread(folder.remove)
 
     await carry_out(end(), what=f"deleting sandbox {sandbox_id}", within=within)
+
+
+def remove_leftovers(provider: str) -> None:
+    """Begin to remove what the sandboxes of *provider* have left whose owner is known to be gone.
+
+    What runs, has no record or a living owner stays, as with a plain ``prune``. A thread does it
+    that nobody waits for; a failure is logged and changes nothing.
+    """
+    now = time.monotonic()
+    if now - _looked.get(provider, -AGAIN) < AGAIN:
+        return
+    _looked[provider] = now
+    name = f"agentix-leftovers-{provider}"
+    with suppress(RuntimeError):  # no threads: whoever makes a sandbox will hear of that
+        threading.Thread(target=_remove_leftovers, args=(provider,), name=name, daemon=True).start()
+
+
+def _remove_leftovers(provider: str) -> None:
+    # A signal that arrives here would not wake the main thread, which is to handle it.
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    end = time.monotonic() + _ENOUGH
+    for folder in RuntimeFolder.all(provider):
+        if time.monotonic() > end:
+            break
+        try:
+            _remove_if_left(folder)
+        except (ProviderError, OSError) as error:
+            _log.warning("what is left of sandbox %s stays there: %s", folder.sandbox_id, error)
+    with suppress(OSError):
+        sweep()
+
+
+def _remove_if_left(folder: RuntimeFolder) -> None:
+    record = folder.read_record()
+    if record is None or record.owner.lives() is not False:
+        return
+    if record.facts is not None:
+        try:
+            processes = SandboxProcesses.parse(record.facts)
+        except ProviderError:
+            return  # it may run, for all that is known here
+        if processes.first.runs():
+            return
+        asyncio.run(asyncio.wait_for(processes.stop(0), _ENOUGH))  # what helped it may be there
+    folder.remove()

@@ -54,6 +54,8 @@ class ProviderRegistry:
         Raises ProviderNotFound when it is not installed, ProviderError when it does not load.
         """
         found = self.find(name)
+        if isinstance(found.error, ProviderError) and found.distribution is None:
+            raise found.error  # there is nothing in particular to reinstall
         if found.provider is None:
             source = found.distribution or "a plugin"
             raise ProviderError(
@@ -78,7 +80,9 @@ class ProviderRegistry:
         points = list(entry_points(group=GROUP, name=name))
         if len({point.value for point in points}) > 1:
             rivals = ", ".join(sorted(_origin(point)[0] or point.value for point in points))
-            error = ProviderError(f"several distributions name a provider {name!r}: {rivals}")
+            error = ProviderError(
+                f"several distributions name a provider {name!r}: {rivals}; uninstall all but one"
+            )
             return InstalledProvider(name, None, None, None, error)
         return _load(points[0])
 

@@ -60,6 +60,9 @@ def scripted(bundle: str | Path, folder: Path, script: str, *, platform: str | N
     bootstrap = runtime / "bootstrap.sh"
     bootstrap.write_text(f"#!{store}/{program} sh\n{text}\n")
     bootstrap.chmod(0o755)
+    if whole:  # engines of other machines are reached by its Python
+        environment = original.nix / "store" / original.manifest.root / "runtime/environment"
+        (runtime / "environment").symlink_to(environment.readlink())
     (entry / "nix/runtime").symlink_to(manifest.runtime)
     (entry / "manifest.json").write_bytes(content)
     return entry

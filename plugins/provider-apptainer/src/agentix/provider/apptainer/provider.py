@@ -31,6 +31,7 @@ from agentix.provider.kit import (
     delete_recorded,
     get_recorded,
     handle,
+    remove_leftovers,
     stoppable,
     undone_on_error,
     until_ready,
@@ -75,6 +76,7 @@ class ApptainerProvider(SandboxProvider):
         do what *config* asks for.
         """
         limits = limits_of(config)
+        remove_leftovers(self.name)
         parts = await stoppable(partial(self._find, config), name="agentix-apptainer")
         folder = RuntimeFolder.create(self.name, config.image)
         process: HostedProcess | None = None

@@ -27,6 +27,7 @@ from agentix.provider.kit import (
     get_recorded,
     handle,
     platform_of,
+    remove_leftovers,
     stoppable,
     undone_on_error,
     until_ready,
@@ -70,6 +71,7 @@ class BubblewrapProvider(SandboxProvider):
         do what *config* asks for.
         """
         self._refuse_limits(config)
+        remove_leftovers(self.name)
         program, image, bundle = await stoppable(
             partial(self._open, config), name=f"open {config.image}"
         )

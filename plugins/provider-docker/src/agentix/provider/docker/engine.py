@@ -127,12 +127,15 @@ class Engine:
         try:
             with self._explained(f"look into container {name}"):
                 content, found = self._api.get_archive(name, path)
+                mode, size = int(found["mode"]), int(found["size"])
+                if not (mode & _FOLDER or size):
+                    for _ in content:  # to the end: then the connection can go on
+                        pass
         except RefusedError as error:
             if error.status == 404:
                 return None
             raise
         content.close()
-        mode = int(found["mode"])
         return "folder" if mode & _FOLDER else "link" if mode & _LINK else "file"
 
     def names(self, name: str, path: str) -> set[str]:

@@ -187,7 +187,7 @@ class _Forwarder:
             early = line.hijack(f"/exec/{made['Id']}/start", {"Detach": False, "Tty": False}, what)
         except BaseException:
             self._stream = None
-            line.stream.close()
+            line.close()
             raise
         return Program(line.stream, early)
 

@@ -17,7 +17,6 @@ from agentix.provider.docker.problems import RefusedError, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from typing import Self
 
     from agentix.provider.docker.address import Address
 
@@ -41,11 +40,12 @@ class Line:
         self._http = http.client.HTTPConnection("engine")
         self._http.auto_open = 0
         self._http.sock = self.stream
+        self._answer: http.client.HTTPResponse | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
+        """End the connection."""
+        if self._answer is not None:
+            self._answer.close()  # which has the connection open as well
         self.stream.close()
 
     def version(self) -> str:
@@ -79,6 +79,7 @@ class Line:
         except ssl.SSLWantReadError:
             return b""
         finally:
+            answer.close()
             self.stream.setblocking(True)
 
     def _ask(
@@ -101,7 +102,8 @@ class Line:
         with self._explained(what):
             text = None if body is None else json.dumps(body)
             self._http.request(method, path, text, headers)
-            return self._http.getresponse()
+            self._answer = self._http.getresponse()
+            return self._answer
 
     @contextlib.contextmanager
     def _explained(self, what: str) -> Iterator[None]:

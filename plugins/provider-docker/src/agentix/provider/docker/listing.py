@@ -18,6 +18,7 @@ from agentix.provider.docker import container, service
 from agentix.provider.docker.address import Address, locate
 from agentix.provider.docker.engine import Engine
 from agentix.provider.docker.facts import ENDED
+from agentix.provider.docker.problems import HOSTS
 from agentix.provider.docker.threads import finished
 from agentix.provider.kit import RuntimeFolder, in_order, list_recorded
 
@@ -58,16 +59,18 @@ Containers = dict[str, Container]
 async def sandboxes(kind: Kind) -> list[ListedSandbox]:
     """Return this user's, of the engine that is in use and of those that records name.
 
-    Raises ProviderError when the former does not answer, unless nothing was ever made there. What
-    another that does not answer may have counts as running.
+    Raises ProviderError when the former does not answer, unless nothing was ever made there; and
+    when it was chosen by a variable, so as not to pass for one that has nothing. What another that
+    does not answer may have counts as running.
     """
     folders = await asyncio.to_thread(RuntimeFolder.all, kind)
     engines = {folder.sandbox_id: _engine(folder) for folder in folders}
-    here = await _located(kind, needed=bool(folders))
+    chosen = not folders and bool(os.environ.get(HOSTS[kind]))
+    here = await _located(kind, needed=bool(folders), chosen=chosen)
     answers: dict[str, Containers | None] = {}
     addresses = {each.url: each for each in engines.values() if each is not None}
     if here is not None:
-        answers[here.url] = await _ask(here, needed=here.url in addresses)
+        answers[here.url] = await _ask(here, needed=chosen or here.url in addresses)
     for url in addresses.keys() - answers.keys():
         answers[url] = await _ask(addresses[url], needed=False)
 
@@ -96,11 +99,11 @@ def _engine(folder: RuntimeFolder) -> Address | None:
     return Address.of(cast("Kind", folder.provider), facts) if "engine" in facts else None
 
 
-async def _located(kind: Kind, *, needed: bool) -> Address | None:
+async def _located(kind: Kind, *, needed: bool, chosen: bool) -> Address | None:
     try:
         where = await asyncio.to_thread(locate, kind)
     except ProviderError:
-        if needed:
+        if needed or chosen:
             raise
         return None
     # Not started merely to hear that it has nothing.

@@ -74,4 +74,4 @@ class Secret:
     def close(self) -> None:
         """Let go of the container's standard input, which ends it."""
         if self._line is not None:
-            self._line.stream.close()
+            self._line.close()

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 BUNDLE: Final = "agentix.bundle"
 _END: Final = bytes(2 * tarfile.BLOCKSIZE)
-_MARKS: Final = ".agentix"
+_MARKS: Final = "store/.agentix"
 _WHOLE: Final = "whole"
 _PART: Final = 8 << 20
 _LOOK: Final = 0.5
@@ -154,14 +154,16 @@ class Shipment:
 
 
 def _layout(bundle: CachedBundle) -> Iterator[bytes]:
-    yield from (_member(name, tarfile.DIRTYPE) for name in ("store", "run", _MARKS))
+    yield from (_member(name, tarfile.DIRTYPE) for name in ("store", _MARKS))
+    # Where each sandbox has a folder of its own; some engines give that the mode of what it covers.
+    yield _member("run", tarfile.DIRTYPE, mode=0o1777)
     yield _member("runtime", tarfile.SYMTYPE, f"/nix/store/{bundle.manifest.root}/runtime")
     yield _END
 
 
-def _member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> bytes:
+def _member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "", mode: int = 0o555) -> bytes:
     """Return the member of a tar for what has no content."""
     member = tarfile.TarInfo(name)
     member.type, member.linkname = kind, target
-    member.mode = 0o444 if kind == tarfile.REGTYPE else 0o555
+    member.mode = mode
     return member.tobuf()

@@ -35,7 +35,7 @@ def client(where: Address, *, timeout: int) -> docker.APIClient:
         version = line.version()
         made = docker.APIClient("tcp://engine:1", version=version, timeout=timeout)
     except BaseException:
-        line.stream.close()
+        line.close()
         raise
     made.mount(_BASE, _Adapter(where, line.stream, timeout))
     made.base_url = _BASE

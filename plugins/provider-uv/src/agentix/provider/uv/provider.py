@@ -22,6 +22,7 @@ from agentix.provider.kit import (
     delete_recorded,
     get_recorded,
     handle,
+    remove_leftovers,
     stoppable,
     undone_on_error,
     until_ready,
@@ -63,6 +64,7 @@ class UvProvider(SandboxProvider):
         this provider cannot do what *config* asks for.
         """
         self._refuse(config)
+        remove_leftovers(self.name)
         bundle, environment = await stoppable(partial(self._find, config), name="agentix-uv")
         folder = RuntimeFolder.create(self.name, config.image)
         process: HostedProcess | None = None
