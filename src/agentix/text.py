@@ -15,3 +15,8 @@ def plain(text: str | bytes, limit: int | None = 240, *, keep: str = "") -> str:
             c if c.isprintable() or c in keep else c.encode("unicode_escape").decode() for c in text
         )
     return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
+
+
+def quoted(name: str, limit: int = 240) -> str:
+    """Return *name* in quotes for a message: on one line, and cut where it is longer than any."""
+    return repr(name if len(name) <= limit else name[: limit - 1] + "…")

@@ -241,7 +241,7 @@ def test_an_unknown_digest_says_what_to_do(tar: Path, cache: BundleCache) -> Non
     cache.deploy(tar)
     with pytest.raises(BundleError) as caught:
         cache.open("sha256-" + "0" * 64)
-    assert "is not deployed here (1 others" in str(caught.value)
+    assert "is not deployed here (1 other is in " in str(caught.value)
     assert "agentix deploy BACKEND FILE.bundle.tar" in str(caught.value)
 
 

@@ -18,6 +18,7 @@ from agentix.provider.docker import DockerProvider, PodmanProvider, address, lis
 from agentix.provider.docker.container import IMAGE, PROCESS, SANDBOX, STARTED
 from agentix.provider.owner import Owner
 from agentix.provider.runtime_folder import RuntimeFolder
+from agentix.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -135,6 +136,19 @@ async def test_an_engine_that_was_chosen_does_not_pass_for_one_that_has_nothing(
         monkeypatch.setenv(name, "npipe://elsewhere")
     with pytest.raises(ProviderError, match="npipe://elsewhere"):
         await provider().prune()
+
+
+@BOTH
+@pytest.mark.parametrize("way", ["unix:///no\nengine", "tcp://no\nengine:1", "no\nengine"])
+async def test_an_address_in_several_lines_is_told_on_one(
+    provider: Provider, kind: str, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("DOCKER_HOST", "CONTAINER_HOST"):
+        monkeypatch.setenv(name, way)
+    with pytest.raises(ProviderError) as caught:
+        await provider().list()
+    assert plain(way) in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
 async def test_podman_is_not_started_merely_to_say_that_it_has_nothing(

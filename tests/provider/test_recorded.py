@@ -15,13 +15,18 @@ from pathlib import Path
 import pytest
 from patience import eventually
 
-from agentix.errors import ProviderError, SandboxNotFound
+from agentix.errors import AgentixError, ProviderError, SandboxNotFound
+from agentix.provider import recorded
+from agentix.provider.apptainer import ApptainerProvider
+from agentix.provider.base import SandboxConfig, SandboxProvider
+from agentix.provider.bubblewrap import BubblewrapProvider
 from agentix.provider.hosted import HostedProcess
 from agentix.provider.output import OutputTail
 from agentix.provider.owner import Owner
 from agentix.provider.processes import SandboxProcesses
 from agentix.provider.recorded import delete_recorded, get_recorded, remove_leftovers
 from agentix.provider.runtime_folder import RuntimeFolder
+from agentix.provider.uv import UvProvider
 
 
 def looked() -> None:
@@ -102,3 +107,23 @@ def test_what_killed_processes_left_goes_beside_a_creation_and_only_that(
         assert later.is_dir()
         running.itself.send(signal.SIGKILL)
         eventually(lambda: running.returncode is not None, "it has ended")
+
+
+@pytest.mark.parametrize(
+    "provider", [ApptainerProvider, BubblewrapProvider, UvProvider], ids=lambda each: each.name
+)
+async def test_a_creation_takes_leftovers_away_even_when_it_fails(
+    provider: type[SandboxProvider], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recorded, "_looked", {})
+    with tempfile.TemporaryDirectory(prefix="ax") as short:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", short)
+        folder = RuntimeFolder.create(provider.name)
+        record = folder.read_record()
+        assert record is not None
+        gone = record.owner.model_copy(update={"started": record.owner.started - 1})
+        folder._write_record(record.model_copy(update={"owner": gone}))
+        with pytest.raises(AgentixError):
+            await provider().create(SandboxConfig(image="host", bundle=f"{short}/nothing"))
+        eventually(lambda: not folder.path.exists(), "the leftover is gone")
+        looked()

@@ -87,6 +87,14 @@ def test_a_broken_plugin_is_reported_and_hides_only_itself(site: Path, source: s
     assert "\n" not in str(caught.value)
 
 
+def test_what_is_named_instead_of_a_broken_plugin_does_load(site: Path) -> None:
+    for each in ("broken", "shattered"):
+        plugin(site, f"agentix-{each}", f"{each} = agentix_{each}:Broken", "raise RuntimeError")
+    with pytest.raises(ProviderError, match=r"or use another one \(.*bubblewrap") as caught:
+        providers().get("broken")
+    assert "shattered" not in str(caught.value)
+
+
 def test_a_name_that_two_distributions_claim_is_nobodys_even_if_one_is_broken(site: Path) -> None:
     good = "from agentix.provider.base import SandboxProvider\nclass Fly(SandboxProvider): ..."
     plugin(site, "agentix-one", "fly = agentix_one:Fly", "raise RuntimeError")

@@ -129,8 +129,9 @@ class BundleCache:
         if os.path.lexists(path):
             return load_entry(path)
         others = sum(1 for _ in self._entries())
+        there = "1 other is" if others == 1 else f"{others} others are"
         raise BundleError(
-            f"bundle sha256-{digest} is not deployed here ({others} others are in {self._bundles});"
+            f"bundle sha256-{digest} is not deployed here ({there} in {self._bundles});"
             " deploy its tar first: agentix deploy BACKEND FILE.bundle.tar"
         )
 

@@ -19,7 +19,7 @@
   engines load an :class:`ImageArchive`;
 * a cache of things unpacked once: :func:`cache_root`, :func:`hold`, :class:`Memory`,
   :func:`remove`, :func:`erase`, and :func:`what_to_do` when it cannot be written to;
-* text that somebody else has chosen: :func:`plain`.
+* text that somebody else has chosen: :func:`plain`, and :func:`quoted` for a name.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from agentix.provider.recorded import (
 from agentix.provider.runtime_folder import MOUNT, RuntimeFolder, private_folder
 from agentix.provider.stopping import Stop, StoppedError, stoppable
 from agentix.provider.teardown import carry_out, to_the_end, undone_on_error
-from agentix.text import plain
+from agentix.text import plain, quoted
 
 __all__ = [
     "LEASE_ENDED",
@@ -86,6 +86,7 @@ __all__ = [
     "plain",
     "platform_of",
     "private_folder",
+    "quoted",
     "release_lease",
     "remove",
     "remove_leftovers",

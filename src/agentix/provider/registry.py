@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentix.errors import ProviderError, ProviderNotFound
 from agentix.provider.base import SandboxProvider
+from agentix.text import plain, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +61,7 @@ class ProviderRegistry:
             source = found.distribution or "a plugin"
             raise ProviderError(
                 f"provider {name!r} of {source} does not load: {one_line(found.error)}; "
-                f"reinstall {source}, or use another one ({self._others(name)})"
+                f"reinstall {source}, or use another one ({', '.join(self.all()) or 'none'})"
             ) from found.error
         return found.provider
 
@@ -68,8 +69,8 @@ class ProviderRegistry:
         """Raise ProviderNotFound unless *name* is installed, whether or not it loads."""
         if name not in self.names():
             raise ProviderNotFound(
-                f"provider {name!r} is not installed; install agentix-provider-{name} "
-                f"(installed: {self._others(name)})"
+                f"provider {quoted(name)} is not installed; install agentix-provider-{plain(name)} "
+                f"(installed: {', '.join(self.names()) or 'none'})"
             )
 
     def find(self, name: str) -> InstalledProvider:
@@ -85,9 +86,6 @@ class ProviderRegistry:
             )
             return InstalledProvider(name, None, None, None, error)
         return _load(points[0])
-
-    def _others(self, name: str) -> str:
-        return ", ".join(other for other in self.names() if other != name) or "none"
 
 
 def providers() -> ProviderRegistry:

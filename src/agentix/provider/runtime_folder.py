@@ -35,6 +35,7 @@ from agentix.errors import ProviderError, SandboxNotFound
 from agentix.provider.owner import Owner
 from agentix.provider.sandbox import SandboxId
 from agentix.replacing import replacing
+from agentix.text import quoted
 from agentix.validation import Strict
 
 if TYPE_CHECKING:
@@ -127,7 +128,9 @@ class RuntimeFolder:
                         f"sandbox {sandbox_id} was made by another provider; ask that one"
                     )
                 return cls(folder.path, record.token), record.facts
-        raise SandboxNotFound(f"no sandbox {sandbox_id!r} is known to this user on this machine")
+        raise SandboxNotFound(
+            f"no sandbox {quoted(sandbox_id)} is known to this user on this machine"
+        )
 
     @classmethod
     def all(cls, provider: str) -> list[RuntimeFolder]:

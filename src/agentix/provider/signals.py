@@ -19,6 +19,8 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from agentix.text import plain
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
     from types import FrameType
@@ -168,15 +170,20 @@ async def sigterm_held_back(within: float) -> AsyncIterator[None]:
         if (
             _open.told
             and error is not _open.logged
-            and (
-                not isinstance(error, asyncio.CancelledError)
-                or error.__cause__ is not None
-                or hasattr(error, "__notes__")
-            )
+            # What was being made may fail as it likes; what could not be undone is in a note.
+            and (not isinstance(error, asyncio.CancelledError) or hasattr(error, "__notes__"))
         ):
             # Nobody will ever see it: the process is about to end.
             _open.logged = error
-            _log.exception("a session failed while SIGTERM ended it")
+            _log.error("a session failed while SIGTERM ended it: %s", _one_line(error))
+            _log.debug("where it failed", exc_info=error)
         raise
     finally:
         _open.leave(session)
+
+
+def _one_line(error: BaseException) -> str:
+    notes = [str(note) for note in getattr(error, "__notes__", ())]
+    if not isinstance(error, asyncio.CancelledError):
+        notes.insert(0, f"{type(error).__name__}: {error}")
+    return plain(" ".join("; ".join(notes).removeprefix("then ").split()), 500)

@@ -18,7 +18,7 @@ async def carry_out(work: Coroutine[Any, Any, T], *, what: str, within: float) -
     """Run *work* as :func:`to_the_end` does, but not for ever.
 
     Raises ProviderError saying that *what* took longer than *within* seconds, or what *work*
-    raised.
+    raised. A cancellation carries a note about that instead.
     """
 
     async def bounded() -> T:
@@ -31,7 +31,12 @@ async def carry_out(work: Coroutine[Any, Any, T], *, what: str, within: float) -
             message = f"{what} did not end within {within:g} s; something may be left behind"
             raise ProviderError(message) from error
 
-    return await to_the_end(bounded())
+    try:
+        return await to_the_end(bounded())
+    except asyncio.CancelledError as cancelled:
+        if cancelled.__cause__ is not None:
+            cancelled.add_note(f"then {cancelled.__cause__}")
+        raise
 
 
 async def to_the_end(work: Coroutine[Any, Any, T]) -> T:

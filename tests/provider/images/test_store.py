@@ -297,6 +297,22 @@ def test_a_name_that_no_image_can_have_is_one_line(tmp_path: Path, name: str) ->
         ImageStore(tmp_path / "cache").open(str(tmp_path / name))
 
 
+def test_a_bundle_is_told_from_an_image(tmp_path: Path) -> None:
+    path = tmp_path / "some.bundle.tar"
+    with tarfile.open(path, "w") as tar:
+        for name in ("manifest.json", "nix/store/a"):
+            tar.addfile(tarfile.TarInfo(name))
+    with pytest.raises(ImageError, match=f"^image {path} is a bundle, not an image; "):
+        ImageStore(tmp_path / "cache").open(str(path))
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "no image/" * 600])
+def test_a_name_that_is_too_long_is_not_told_in_full(tmp_path: Path, name: str) -> None:
+    with pytest.raises(ImageError) as caught:
+        ImageStore(tmp_path / "cache").open(name)
+    assert len(str(caught.value)) < 500
+
+
 def test_an_archive_whose_description_is_a_link_to_itself_is_refused(tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "image.tar", "w") as archive:
         member = tarfile.TarInfo("manifest.json")

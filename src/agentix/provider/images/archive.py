@@ -82,6 +82,11 @@ class _Archive:
         names = self._top_level()
         if names is not None and {"oci-layout", "index.json"} <= names:
             return self._oci(architecture)
+        if names == {"manifest.json", "nix"}:
+            raise ImageError(
+                f"image {self._path} is a bundle, not an image; give it as the bundle, and as the "
+                "image what its functions are to run in"
+            )
         if names is not None and "manifest.json" in names:
             return self._docker()
         return ArchivedImage(None, (Layer(None),), ImageDescription())

@@ -28,7 +28,7 @@ from agentix.provider.images.reference import SCHEME, Reference
 from agentix.provider.images.registry import Registries
 from agentix.provider.images.tars import Tar
 from agentix.provider.stopping import NEVER
-from agentix.text import plain
+from agentix.text import plain, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -94,7 +94,7 @@ class ImageStore:
         reference = None if _is_path(ref) else Reference.parse(ref)
         if reference is None:
             raise ImageError(
-                f"image {ref!r} is neither 'host', nor a root file system's folder, nor an "
+                f"image {quoted(ref)} is neither 'host', nor a root file system's folder, nor an "
                 "archive, nor a name that a registry could know"
             )
         try:
@@ -114,7 +114,8 @@ class ImageStore:
             if not path.is_file():
                 return None
         except OSError as error:
-            raise ImageError(f"cannot read image {ref}: {error.strerror or error}") from error
+            reason = error.strerror or error
+            raise ImageError(f"cannot read image {plain(ref)}: {reason}") from error
         try:
             status = path.stat()
             digest = self._known.recall(status)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from agentix.errors import ImageError
 from agentix.provider.apptainer.sif import is_sif, read_sif
-from agentix.provider.kit import RunConfig, platform_of
+from agentix.provider.kit import RunConfig, plain, platform_of
 
 if TYPE_CHECKING:
     from agentix.provider.kit import ImageStore
@@ -49,7 +49,8 @@ def open_image(ref: str, store: ImageStore) -> Opened:
         path = Path(os.path.realpath(ref))
         sif = path.is_file() and is_sif(path)
     except OSError as error:
-        raise ImageError(f"cannot read image {ref}: {error.strerror or error}") from error
+        reason = error.strerror or error
+        raise ImageError(f"cannot read image {plain(ref)}: {reason}") from error
     if sif:
         return _checked(_of_sif(ref, path))
     image = store.open(ref)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NoReturn
 from agentix.errors import ProviderError
 from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxProvider
 from agentix.provider.daytona.config import DaytonaProviderConfig
+from agentix.provider.kit import quoted
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,7 +27,7 @@ class DaytonaProvider(SandboxProvider):
 
     async def create(self, config: SandboxConfig) -> Sandbox:
         """Check the configuration; then raise NotYet."""
-        self._refuse(f"make a sandbox of image {config.image!r}")
+        self._refuse(f"make a sandbox of image {quoted(config.image)}")
 
     async def delete(self, sandbox_id: SandboxId) -> None:
         """Check the configuration; then raise NotYet."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentix.errors import ProviderError
 from agentix.provider.docker.loading import REPOSITORY
-from agentix.provider.kit import cache_root, what_to_do
+from agentix.provider.kit import cache_root, quoted, what_to_do
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -27,8 +27,8 @@ def note(where: Address, reference: str) -> None:
         path.write_text(f"{where.url} {reference}\n")
     except OSError as error:
         raise ProviderError(
-            f"cannot note in {path.parent} that image {reference!r} is to go with its sandboxes"
-            f" (keep_images=False): {error.strerror or error}; {what_to_do(error)}"
+            f"cannot note in {path.parent} that image {quoted(reference)} is to go with its"
+            f" sandboxes (keep_images=False): {error.strerror or error}; {what_to_do(error)}"
         ) from error
 
 

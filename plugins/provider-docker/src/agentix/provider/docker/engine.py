@@ -20,7 +20,13 @@ from docker.errors import APIError, DockerException
 from agentix.errors import ImageError, ProviderError
 from agentix.provider.docker import service, transport
 from agentix.provider.docker.facts import Ability, Image, State
-from agentix.provider.docker.problems import RefusedError, one_line, why_no_connection
+from agentix.provider.docker.problems import (
+    RefusedError,
+    no_such_way,
+    one_line,
+    why_no_connection,
+)
+from agentix.provider.kit import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -52,6 +58,8 @@ class Engine:
 
     def connect(self) -> None:
         """Reach the engine and agree on a version of its API."""
+        if not self.where.url.isprintable():  # it would be told in pieces
+            raise ProviderError(no_such_way(self.where.kind, self.where.url))
         if self.where.remote:
             self._connected = transport.client(self.where, timeout=TIMEOUT)
             return
@@ -84,19 +92,19 @@ class Engine:
         Raises ImageError when that cannot be the name of an image.
         """
         try:
-            with self._explained(f"look for image {reference!r}"):
+            with self._explained(f"look for image {quoted(reference)}"):
                 return Image.of(self._api.inspect_image(reference))  # type: ignore[no-untyped-call]
         except RefusedError as error:
             if error.status == 404:
                 return None
-            message = f"{reference!r} is not the name of an image: {error.reason}"
+            message = f"{quoted(reference)} is not the name of an image: {error.reason}"
             raise ImageError(message) from error
 
     def create(
         self, name: str, settings: Mapping[str, Any], host: Mapping[str, Any]
     ) -> tuple[str, ...]:
         """Create the container *name* without starting it; return what the engine warns of."""
-        with self._explained(f"create a container from image {settings['image']!r}"):
+        with self._explained(f"create a container from image {quoted(settings['image'])}"):
             config = self._api.create_host_config(**host)
             answer = self._api.create_container(name=name, host_config=config, **settings)
         return tuple(answer.get("Warnings") or ())
@@ -184,7 +192,7 @@ class Engine:
 
         Raises RefusedError, whose reason is what the registry said.
         """
-        what, problem = f"pull image {reference!r}", None
+        what, problem = f"pull image {quoted(reference)}", None
         with self._explained(what):
             lines = self._api.pull(reference, platform=platform, stream=True, decode=True)
             for line in lines:  # to the end: a connection is closed only when all has been read
@@ -210,7 +218,7 @@ class Engine:
     def drop(self, reference: str) -> bool:
         """Remove the image called *reference*; return False when a container still needs it."""
         try:
-            with self._explained(f"remove image {reference!r}"):
+            with self._explained(f"remove image {quoted(reference)}"):
                 self._api.remove_image(reference)
         except RefusedError as error:
             if error.status == 409:

@@ -12,7 +12,7 @@ from agentix.provider.docker import dropping, loading
 from agentix.provider.docker.engine import Engine
 from agentix.provider.docker.pulling import pull
 from agentix.provider.docker.threads import abandonable, finished
-from agentix.provider.kit import stoppable
+from agentix.provider.kit import plain, quoted, stoppable
 
 if TYPE_CHECKING:
     from agentix.progress import Progress
@@ -42,15 +42,15 @@ async def bring(
             raise error
         if choices.pull == "never":
             raise ImageError(
-                f"image {reference!r} is not on this machine, and pulling is switched off"
-                f" (pull='never'); {where.kind} pull {reference} gets it"
+                f"image {quoted(reference)} is not on this machine, and pulling is switched off"
+                f" (pull='never'); {where.kind} pull {plain(reference)} gets it"
             )
         await _pull(where, reference, platform, progress)
         if not choices.keep_images:
             dropping.note(where, reference)
         found = await finished(engine.image, reference)
         if found is None:
-            raise ImageError(f"image {reference!r} was brought here and is gone again")
+            raise ImageError(f"image {quoted(reference)} was brought here and is gone again")
     return reference, found
 
 
@@ -90,8 +90,8 @@ def require_platforms(bundle: str, built_for: str, *, image: str, found: Image) 
     """
     if found.platform and found.platform != built_for:
         raise ImageError(
-            f"image {image!r} is made for {found.platform}, but bundle {bundle} is for {built_for};"
-            f" pull the image for {built_for}"
+            f"image {quoted(image)} is made for {found.platform}, but bundle {bundle} is for"
+            f" {built_for}; pull the image for {built_for}"
         )
 
 
@@ -102,7 +102,7 @@ def cannot_be_pulled(kind: Kind, reference: str) -> ImageError | None:
         why = f"{kind} takes images by name or as archives; {_how_to_name(kind, reference)}"
     elif reference.startswith("sha256:"):
         why = "an id cannot be pulled; use a name"
-    return ImageError(f"image {reference!r} is not on this machine: {why}") if why else None
+    return ImageError(f"image {quoted(reference)} is not on this machine: {why}") if why else None
 
 
 def _how_to_name(kind: Kind, reference: str) -> str:

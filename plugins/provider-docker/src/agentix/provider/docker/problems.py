@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from agentix.errors import ProviderError
-from agentix.provider.kit import plain
+from agentix.provider.kit import plain, quoted
 
 if TYPE_CHECKING:
     from agentix.provider.docker.address import Address, Kind
@@ -46,23 +46,26 @@ def _what_to_do(kind: Kind, reason: str) -> str:
 def elsewhere(kind: Kind, url: str) -> str:
     """Return why an engine of this *kind* at *url* cannot be used."""
     return (
-        f"the {kind.title()} engine at {url} may be on another machine, which works with Docker"
-        f" only; set {HOSTS[kind]} to the socket of an engine on this machine, such as"
+        f"the {kind.title()} engine at {plain(url)} may be on another machine, which works with"
+        f" Docker only; set {HOSTS[kind]} to the socket of an engine on this machine, such as"
         " unix:///run/podman/podman.sock"
     )
 
 
 def no_such_way(kind: Kind, url: str) -> str:
     """Return why nobody can be reached at *url*."""
+    if not url.isprintable():
+        where = f"the {kind.title()} engine at {plain(url)}"
+        return f"{where} cannot be used: take what is no letter out of {HOSTS[kind]}"
     return (
-        f"the {kind.title()} engine at {url} cannot be used: {HOSTS[kind]} may begin with unix://,"
+        f"the {kind.title()} engine at {plain(url)} cannot be used: {HOSTS[kind]} may begin with unix://,"
         " tcp:// or ssh://"
     )
 
 
 def why_no_connection(where: Address, error: OSError) -> str:
     """Return why nobody answers at the socket."""
-    engine = f"{where.kind.title()} engine at {where.url}"
+    engine = f"{where.kind.title()} engine at {plain(where.url)}"
     match error:
         case FileNotFoundError():
             start = f"install or start {where.kind.title()}"
@@ -71,7 +74,7 @@ def why_no_connection(where: Address, error: OSError) -> str:
             usually = " (usually: a member of the group docker)" if where.kind == "docker" else ""
             return (
                 f"no permission to use the {engine}; run as a user who may open"
-                f" {where.path}{usually}"
+                f" {plain(str(where.path))}{usually}"
             )
         case _:
             return f"the {engine} is down ({one_line(error)}); start {where.kind.title()}"
@@ -79,7 +82,7 @@ def why_no_connection(where: Address, error: OSError) -> str:
 
 def why_not_pulled(kind: Kind, reference: str, platform: str, reason: str) -> str:
     """Return why the registry's *reference* cannot be had."""
-    image = f"image {reference!r}"
+    image = f"image {quoted(reference)}"
     if "no matching manifest" in reason or "does not match the specified platform" in reason:
         return f"{image} is not made for {platform}: {reason}"
     hint = "check the name and the network"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from docker.types import Mount
 
 from agentix.errors import ImageError
-from agentix.provider.kit import cache_root
+from agentix.provider.kit import cache_root, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,9 @@ def learn(image: Image, label: str, kind: str | None) -> bool:
     Raises ImageError for one that is no folder.
     """
     if kind == "file":
-        raise ImageError(f"image {label!r} has a /nix that is no folder, which a sandbox needs")
+        raise ImageError(
+            f"image {quoted(label)} has a /nix that is no folder, which a sandbox needs"
+        )
     with suppress(OSError):  # then it is found out again
         _note(image).parent.mkdir(parents=True, exist_ok=True)
         _note(image).write_bytes(b"folder" if kind else b"none")
@@ -59,7 +61,7 @@ def mounts(
     for place, path in places.items():
         if path.is_symlink():
             raise ImageError(
-                f"image {label!r} has a Nix store of its own, which cannot be merged with the"
+                f"image {quoted(label)} has a Nix store of its own, which cannot be merged with the"
                 f" bundle's: {place} is a link, which no engine mounts; use bubblewrap"
             )
     places[f"{NIX}/runtime"] = store / bundle.manifest.root / "runtime"

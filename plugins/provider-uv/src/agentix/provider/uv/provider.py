@@ -22,6 +22,7 @@ from agentix.provider.kit import (
     delete_recorded,
     get_recorded,
     handle,
+    quoted,
     remove_leftovers,
     stoppable,
     undone_on_error,
@@ -126,8 +127,8 @@ class UvProvider(SandboxProvider):
     def _refuse(config: SandboxConfig) -> None:
         if config.image != HOST:
             raise ImageError(
-                f"uv cannot use image {config.image!r}, since it runs on this machine itself; give "
-                f"image={HOST!r}, or use a provider that has images, such as bubblewrap"
+                f"uv cannot use image {quoted(config.image)}, as it runs on this machine itself; "
+                f"give image={HOST!r}, or use a provider that has images, such as bubblewrap"
             )
         limits = config.resource.requested() if config.resource else []
         if limits:
