@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
 import subprocess
@@ -180,7 +181,7 @@ def test_children_do_not_hold_what_their_parent_held(runtime: LocalRuntime, chil
         try:
             assert ends(runtime)
         finally:
-            subprocess.run(["kill", "-KILL", "--", f"-{process.pid}"], check=True)
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_forked_child_may_hold_it_itself(runtime: LocalRuntime) -> None:
@@ -196,7 +197,7 @@ def test_a_forked_child_may_hold_it_itself(runtime: LocalRuntime) -> None:
         process.kill()
         process.wait()
         assert goes_on(runtime)
-        subprocess.run(["kill", "-KILL", child], check=True)
+        os.kill(int(child), signal.SIGKILL)
         assert ends(runtime)
 
 
