@@ -109,8 +109,8 @@ def _docker() -> Address:
     if context is None:
         if name:
             raise ProviderError(
-                f"there is no docker context {quoted(name)}, which DOCKER_CONTEXT names; `docker context"
-                " ls` shows which there are"
+                f"there is no docker context {quoted(name)}, which DOCKER_CONTEXT names;"
+                " `docker context ls` shows which there are"
             )
         return Address("docker", DEFAULT_DOCKER)
     url = str(context.Host or DEFAULT_DOCKER)

@@ -36,8 +36,8 @@ def mounts(bundle: CachedBundle, label: str, *, merged: bool) -> list[Mount]:
     """
     if merged:
         raise ImageError(
-            f"image {quoted(label)} has a /nix of its own, which cannot be merged with the bundle's on an"
-            " engine on another machine; use an engine on this one"
+            f"image {quoted(label)} has a /nix of its own, which cannot be merged with the bundle's"
+            " on an engine on another machine; use an engine on this one"
         )
     return [
         Mount(
