@@ -265,14 +265,13 @@ async def test_a_cable_that_is_pulled_ends_calls_within_a_bound(
 async def test_a_container_ends_with_the_process_that_held_it(
     way: str, far: FarEngine, config: SandboxConfig
 ) -> None:
-    with host(config, lease=1) as (process, sandbox_id):
-        process.kill()
-
     def ended() -> bool:
         state = far.client.api.inspect_container(f"agentix-{sandbox_id}")["State"]
         return not state["Running"] and state["ExitCode"] == LEASE_ENDED
 
-    await eventually_async(ended, "its lease ends it", within=20)
+    with host(config, lease=1) as (process, sandbox_id):
+        process.kill()  # and not what it has forked
+        await eventually_async(ended, "its lease ends it", within=20)
     with pytest.raises(SandboxNotFound):
         await DockerProvider().get(sandbox_id)
     await DockerProvider().delete(sandbox_id)

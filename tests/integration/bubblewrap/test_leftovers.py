@@ -193,6 +193,8 @@ KILLED = """
     import asyncio, os, signal, sys, time
     from agentix import SandboxConfig
     from agentix.provider.bubblewrap import BubblewrapProvider
+    from agentix.provider.kit import remove_leftovers
+    remove_leftovers("bubblewrap")  # now, so that no child does, which would take the others' away
     config = SandboxConfig(image="host", bundle=sys.argv[1], env={"STUB": "never"})
     base, end = sys.argv[2], time.monotonic() + 60
     def count():

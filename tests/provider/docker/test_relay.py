@@ -241,8 +241,8 @@ def test_outputs_are_told_apart_however_they_are_cut() -> None:
             program = Program(near, frames[:size])
             far.sendall(frames[size:])
             far.shutdown(socket.SHUT_WR)
-            heard = b""
+            written = b""
             while data := program.receive():
-                heard += data
-            assert heard == b"onetwo"
+                written += data
+            assert written == b"onetwo"
             assert program.errors == b"a complaint"

@@ -13,6 +13,7 @@ from docker.context import ContextAPI
 from agentix.errors import ProviderError
 from agentix.provider.docker import service
 from agentix.provider.docker.problems import elsewhere, no_such_way
+from agentix.provider.kit import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -108,8 +109,8 @@ def _docker() -> Address:
     if context is None:
         if name:
             raise ProviderError(
-                f"there is no docker context {name!r}, which DOCKER_CONTEXT names; `docker context"
-                " ls` shows which there are"
+                f"there is no docker context {quoted(name)}, which DOCKER_CONTEXT names;"
+                " `docker context ls` shows which there are"
             )
         return Address("docker", DEFAULT_DOCKER)
     url = str(context.Host or DEFAULT_DOCKER)

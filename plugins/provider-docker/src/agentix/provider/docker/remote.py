@@ -10,7 +10,7 @@ from docker.types import Mount
 from agentix.errors import ImageError
 from agentix.provider.docker.line import Line
 from agentix.provider.docker.shipping import BUNDLE, volume
-from agentix.provider.kit import MOUNT
+from agentix.provider.kit import MOUNT, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,8 +36,8 @@ def mounts(bundle: CachedBundle, label: str, *, merged: bool) -> list[Mount]:
     """
     if merged:
         raise ImageError(
-            f"image {label!r} has a /nix of its own, which cannot be merged with the bundle's on an"
-            " engine on another machine; use an engine on this one"
+            f"image {quoted(label)} has a /nix of its own, which cannot be merged with the bundle's"
+            " on an engine on another machine; use an engine on this one"
         )
     return [
         Mount(
