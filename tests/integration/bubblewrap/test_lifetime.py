@@ -234,6 +234,8 @@ KILLED_EARLY = """
     import asyncio, os, signal, sys, time
     from agentix import SandboxConfig
     from agentix.provider.bubblewrap import BubblewrapProviderConfig
+    from agentix.provider.kit import remove_leftovers
+    remove_leftovers("bubblewrap")  # now, so that no child is killed while it does
     provider = BubblewrapProviderConfig(program=sys.argv[2]).to_provider()
     config = SandboxConfig(image="host", bundle=sys.argv[1], env={"STUB": "never"})
     for number in range(60):
