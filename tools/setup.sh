@@ -75,6 +75,8 @@ podman_programs() {
     command -v podman >/dev/null || set -- "$@" podman
     command -v slirp4netns >/dev/null || set -- "$@" slirp4netns
     command -v newuidmap >/dev/null || set -- "$@" uidmap
+    command -v nft >/dev/null || set -- "$@" nftables # of which Debian 13's makes networks
+    command -v pasta >/dev/null || set -- "$@" passt  # and this one, an ordinary user's
     [ $# = 0 ] || (install "$@") || say "Podman: cannot be installed; its tests are skipped"
 }
 

@@ -115,6 +115,7 @@ class _Apt:
             "APT::Keep-Downloaded-Packages": "true",
             "Acquire::Languages": "none",
             "Acquire::Retries": "3",
+            "Acquire::Check-Valid-Until": "false",  # a mirror may stand still, and signed it is
             "Debug::NoLocking": "true",
         }
         if architecture is not None:

@@ -186,7 +186,9 @@ def own_environment(task: TaskImage) -> dict[str, str]:
     return {"HOME": "/root" if has_accounts else "/"} | task.environment
 
 
-@pytest.mark.docker
+@pytest.mark.parametrize(
+    "engine", [pytest.param("docker", marks=pytest.mark.docker)], indirect=True
+)
 @pytest.mark.parametrize("name", [name for name in RECIPES if RECIPES[name].environment_program])
 def test_what_we_take_for_the_images_own_environment_is_what_docker_shows(
     client: docker.DockerClient, task_image: Callable[[str], TaskImage], name: str
