@@ -7,6 +7,7 @@ import functools
 import gc
 import inspect
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
 
-SANDBOXES = ("tests/conformance/", "tests/integration/", "tests/provider/", "tests/scale/")
+ENGINES = re.compile("docker|podman|engine|images|scale")  # in the names of files that use one
 
 
 @functools.cache
@@ -130,16 +131,16 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """Where tests run side by side, keep a file's together, and all that make sandboxes.
+    """Where tests run side by side, keep a file's together, and all that use container engines.
 
-    Those count what is left on the machine, and share images that are made once.
+    Those count what is left in the engine, and share what it was given.
     """
     from xdist.scheduler import LoadScopeScheduling
 
     class Lanes(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
-            return "sandboxes" if file.startswith(SANDBOXES) else file
+            return "engines" if ENGINES.search(file) else file
 
     return Lanes(config, log)
 
