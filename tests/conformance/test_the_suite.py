@@ -141,13 +141,19 @@ def _failed(report: Path) -> dict[str, set[str]]:
     return found
 
 
+def _held_here() -> set[str]:
+    """Return what even a provider that isolates nothing keeps, as these tests are held to it."""
+    own = Path("/proc/self/status").read_text()
+    return {"test_no_program_gains_privileges"} if "NoNewPrivs:\t1\n" in own else set()
+
+
 @pytest.mark.nix
 @pytest.mark.machine_store
 @pytest.mark.slow
 @pytest.mark.timeout(2 * LONGEST)
 @pytest.mark.parametrize("provider", WRONG)
 def test_what_is_wrong_fails_and_nothing_else(failed: dict[str, set[str]], provider: str) -> None:
-    assert failed[provider] == WRONG[provider]
+    assert failed[provider] == WRONG[provider] - _held_here()
 
 
 def test_every_provider_is_judged() -> None:
