@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import threading
 import time
@@ -344,6 +345,51 @@ def test_where_python_looks_late_a_thread_under_a_lock_is_not_told(
     module = {"__name__": "threading", "here": sys._getframe}
     exec(f"def {name}(): return here()", module)
     assert interrupts._is_delicate(module[name]()) is delicate  # type: ignore[operator]
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_thread_in_a_loop_at_the_end_of_a_try_is_told_inside_of_it(depth: int) -> None:
+    """Python 3.13 leaves the jump back out of the ``try``, and looks for exceptions there."""
+    until = time.monotonic() + 60
+
+    def early() -> bool:
+        return time.monotonic() < until
+
+    def function() -> None:
+        try:
+            running.set()
+            if depth:
+                while early():
+                    pass
+            else:
+                while time.monotonic() < until:
+                    pass
+        finally:
+            cleaned.append(depth)
+
+    cleaned: list[int] = []
+    for number in range(1, 41):
+        gate, running = Gate(), threading.Event()
+        teller = told_while(gate, running)
+        with pytest.raises(asyncio.CancelledError):
+            gate.run(function)
+        teller.join()
+        assert len(cleaned) == number
+
+
+def test_a_thread_in_a_loop_that_looks_nowhere_else_is_told_nevertheless() -> None:
+    gate, running, waits = Gate(), threading.Event(), True
+
+    def function() -> None:
+        with contextlib.suppress(ValueError):
+            running.set()
+            while waits:
+                pass
+
+    teller = told_while(gate, running)
+    with pytest.raises(asyncio.CancelledError):
+        gate.run(function)
+    teller.join()
 
 
 @pytest.mark.parametrize("rounds", [4000])

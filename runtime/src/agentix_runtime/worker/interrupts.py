@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import dis
 import sys
 import threading
+import time
+from functools import lru_cache
 from itertools import repeat
 from operator import attrgetter, eq, is_, itemgetter
 from threading import get_ident
@@ -19,7 +22,7 @@ from agentix_runtime.worker import forks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import FrameType
+    from types import CodeType, FrameType
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -47,6 +50,23 @@ called under a lock of ``threading`` may look again only once its unlocking has 
 _WAITING: Final = frozenset({"wait", "join"})
 """What threading has that waits in C, and looks when it returns."""
 
+_LOOKING: Final = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX", "RESUME", "JUMP_BACKWARD"})
+"""What a thread looks for exceptions in, or in what that calls."""
+
+_LEAVING: Final = frozenset({"RETURN_VALUE", "RETURN_CONST", "YIELD_VALUE"})
+
+_ENDING: Final = _LEAVING.union(
+    ("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "RAISE_VARARGS", "RERAISE")
+)
+"""What is not followed by the instruction behind it."""
+
+_FILLING: Final = frozenset({"EXTENDED_ARG", "CACHE", "NOT_TAKEN"})
+
+_JUMPS: Final = frozenset({*dis.hasjrel, *dis.hasjabs})
+
+_PATIENCE: Final = 5.0
+"""How long a thread is spared that would hear outside of its ``try``: it may hear nowhere else."""
+
 _gates: Final[dict[int, Gate]] = {}
 
 
@@ -63,14 +83,17 @@ class _Told(asyncio.CancelledError):
 class Gate:
     """Lets one exception into a thread, and only into what is run through it."""
 
-    __slots__ = ("_given", "_lock", "_thread", "asked")
+    __slots__ = ("_given", "_lock", "_thread", "_until", "asked", "spared")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         # The thread in which the call's own code runs at this moment.
         self._thread = 0
         self._given = False
+        self._until = 0.0
         self.asked = False
+        self.spared = False
+        """Whether it was put off for a place that the thread is likely to be past at once."""
 
     def run(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a function in this thread; the exception may be raised in it, and nowhere else."""
@@ -92,7 +115,8 @@ class Gate:
         Tells whether that is settled; else say it again a little later: it is put off where the
         thread is found at a place that it would do harm at, or be lost, and comes when a thread
         that waits in C returns. Where to is not known: one that enters a lock from C, in a
-        finalizer or a callback, may get it there.
+        finalizer or a callback, may get it there. A loop that has no other place to hear at than
+        one that Python leaves out of the ``try`` around it hears there in the end.
         """
         with self._lock:
             self.asked = True
@@ -101,9 +125,17 @@ class Gate:
             frame = sys._current_frames().get(self._thread)
             if frame is not None:
                 at = frame.f_lasti
-                if not _is_delicate(frame):
+                self.spared = self._spares(frame, at)
+                if not self.spared and not _is_delicate(frame):
                     _raise_at(self._thread, frame, at)
             return False
+
+    def _spares(self, frame: FrameType, at: int) -> bool:
+        if not _LATE:
+            return False
+        now = time.monotonic()
+        self._until = self._until or now + _PATIENCE
+        return now < self._until and _hears_outside(frame, at)
 
     def _open(self, here: int) -> None:
         _gates[here] = self
@@ -165,6 +197,63 @@ def _is_delicate(innermost: FrameType) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+def _hears_outside(innermost: FrameType, at: int) -> bool:
+    """Tell whether a thread may look the next time where the ``try`` around that does not apply."""
+    frame: FrameType | None = innermost
+    while frame is not None:
+        outside, leaves = _onward(frame.f_code, at)
+        if outside or not leaves:
+            return outside
+        frame = frame.f_back
+        at = -1 if frame is None else frame.f_lasti
+    return False
+
+
+@lru_cache(maxsize=256)
+def _onward(code: CodeType, at: int) -> tuple[bool, bool]:
+    """Tell how code may go on from an instruction until it looks for exceptions again.
+
+    First, whether it may look at a jump that is outside of the ``try`` that it belongs to. Python
+    3.13 makes a jump back on a condition of two instructions, and leaves the second one, which
+    looks, out of the table of handlers: ``while time.monotonic() < end: pass`` at the end of a
+    ``try`` or a ``with`` is one. Second, whether it may leave the code before it looks.
+    """
+    bytecode = dis.Bytecode(code)
+    steps: list[dis.Instruction] = []
+    index: dict[int, int] = {}
+    for step in bytecode:
+        index[step.offset] = len(steps)  # a jump may go to what only fills before an instruction
+        if step.opname not in _FILLING:
+            steps.append(step)
+    handlers = {
+        offset: entry.target
+        for entry in bytecode.exception_entries  # type: ignore[attr-defined]
+        for offset in range(entry.start, entry.end, 2)
+    }
+    found, leaves = {at}, False
+    ahead = [at]
+    for offset in ahead:
+        if offset not in index:
+            continue
+        number = index[offset]
+        step, before = steps[number], steps[number - 1]
+        if offset != at and step.opname in _LOOKING:
+            if (
+                step.opname == "JUMP_BACKWARD"
+                and before.opname.startswith("POP_JUMP")
+                and handlers.get(offset) != handlers.get(before.offset)
+            ):
+                return True, leaves
+            continue
+        leaves = leaves or step.opname in _LEAVING
+        following = [step.argval] if step.opcode in _JUMPS else []
+        if step.opname not in _ENDING and number + 1 < len(steps):
+            following.append(steps[number + 1].offset)
+        ahead.extend({*following} - found)
+        found.update(following)
+    return False, leaves
 
 
 def _raise_at(thread: int, frame: FrameType, at: int) -> None:

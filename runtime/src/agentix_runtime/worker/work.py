@@ -43,6 +43,7 @@ _GRACE: Final = 0.5
 _PATIENCE: Final = 1.0
 """How long to wait for a server that does not keep up."""
 
+_SOONEST: Final = 0.001
 _SLOWEST: Final = 0.02
 """How long to wait before a thread that has not heard is told again."""
 
@@ -122,10 +123,11 @@ class Worker:
             if not job.begun:
                 self._answers.send(job, _cancelled(job))
 
-    def _tell(self, job: Job, gate: Gate, delay: float = 0.001) -> None:
+    def _tell(self, job: Job, gate: Gate, delay: float = _SOONEST) -> None:
         """Cancel a call in a thread, as often as it takes to be heard."""
         if not gate.tell() and self._running.get(job.call.id) is job:
-            self._loop.call_later(delay, self._tell, job, gate, min(2 * delay, _SLOWEST))
+            later = _SOONEST if gate.spared else min(2 * delay, _SLOWEST)
+            self._loop.call_later(delay, self._tell, job, gate, later)
 
     def _lost(self, reason: str) -> None:
         """Without a server there is nobody to work for."""
