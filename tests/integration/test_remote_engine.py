@@ -178,7 +178,8 @@ async def test_what_was_interrupted_is_gone_on_with(
     forget_bundle(far)
     size = sum(each.size for each in numpy_bundle.manifest.closure.values())
     failing = asyncio.create_task(first_result(config))
-    await eventually_async(lambda: tap.sent > size / 2, "half of it is sent")
+    # Half of it may be one part, numpy's, and the first: what comes when is for digests to say.
+    await eventually_async(lambda: tap.sent > 0.8 * size, "most of it is sent")
     tap.cut()
     with pytest.raises(ProviderError):
         await failing
