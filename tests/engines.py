@@ -58,6 +58,14 @@ class EngineUnderTest:
         """Whether it can limit anything: an ordinary user may not on cgroup v1."""
         return not (self.rootless and self.client.info()["CgroupVersion"] == "1")
 
+    @property
+    def gains_nothing(self) -> bool:
+        """Whether it runs with no_new_privs, as within bubblewrap; its containers inherit that."""
+        variable = {"docker": "DOCKER_HOST", "podman": "CONTAINER_HOST"}[self.kind]
+        url = os.environ.get(variable, "unix:///var/run/docker.sock")
+        status = Path(f"/proc/{listener(Path(url.removeprefix('unix://')))}/status")
+        return status.exists() and "NoNewPrivs:\t1\n" in status.read_text()
+
     def provider(self, *, progress: Progress | None = None, **choices: object) -> DockerProvider:
         """Return a provider on this engine."""
         config = DockerProviderConfig.model_validate({"container_engine": self.kind, **choices})
