@@ -140,6 +140,10 @@ class LocalRuntime:
         """Give all that its processes have written."""
         return (self.folder / "output").read_text(errors="replace")
 
+    def descriptors(self) -> list[str]:
+        """Tell what the server has open, but for its log file, which it opens when it likes."""
+        return [one for one in descriptors(self.process.pid) if not one.startswith(str(self.logs))]
+
     def __exit__(
         self,
         kind: type[BaseException] | None,

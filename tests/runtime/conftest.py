@@ -41,12 +41,11 @@ def _in_server(runtime: LocalRuntime) -> tuple[int, int, int]:
 
     async def count() -> int:
         async with raw(runtime) as one:
-            await one.call("write_stdout", b"")  # the log file is open from then on
             found: int = (await one.call("running")).value()
             return found
 
     running = asyncio.run(count())
-    opened = descriptors(runtime.process.pid)
+    opened = runtime.descriptors()
     sockets = sum(one.startswith("socket:") for one in opened)
     return running, sockets, len(opened) - sockets
 

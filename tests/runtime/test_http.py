@@ -123,12 +123,12 @@ async def test_a_length_that_is_none_is_refused(shared: LocalRuntime, length: st
 
 
 async def test_without_the_secret_nothing_of_a_body_is_taken(shared: LocalRuntime) -> None:
-    before = descriptors(shared.process.pid)
+    before = shared.descriptors()
     head = f"POST /rpc HTTP/1.1\r\nContent-Length: {8 << 20}\r\n\r\n"
     assert await exchange(shared, head.encode(), bytes(100_000)) == [401]
     assert not [name for name in descriptors(shared.process.pid) if "memfd" in name]
     async with asyncio.timeout(10):
-        while len(descriptors(shared.process.pid)) > len(before):
+        while len(shared.descriptors()) > len(before):
             await asyncio.sleep(0.01)
 
 

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
-from local_runtime import LocalRuntime, descriptors, far, python
+from local_runtime import LocalRuntime, far, python
 from patience import eventually_async
 
 from agentix.wire.protocol import LEASE_ENDED
@@ -140,7 +140,7 @@ async def test_without_a_lease_it_can_be_held_and_need_not_be(fresh: LocalRuntim
 async def test_only_so_many_holds_are_taken_and_others_get_their_place(
     fresh: LocalRuntime,
 ) -> None:
-    before = len(descriptors(fresh.process.pid))
+    before = len(fresh.descriptors())
     writers = [await hold(fresh) for _ in range(MOST)]
     status, reader, refused = await ask_to_hold(fresh)
     assert status == 503
@@ -153,9 +153,7 @@ async def test_only_so_many_holds_are_taken_and_others_get_their_place(
     writers.append(found[2])
     for writer in writers:
         await let_go(writer)
-    await eventually_async(
-        lambda: len(descriptors(fresh.process.pid)) <= before, "the holds are closed"
-    )
+    await eventually_async(lambda: len(fresh.descriptors()) <= before, "the holds are closed")
 
 
 async def test_who_holds_it_says_nothing_else(fresh: LocalRuntime) -> None:

@@ -11,6 +11,7 @@ import pytest
 from local_runtime import LocalRuntime, descriptors
 from local_runtime.by_hand import raw
 from local_runtime.stage import memory, stage, told
+from patience import eventually_async
 
 from agentix.wire import arguments, messages
 from agentix.wire.frames import body_prefix
@@ -87,7 +88,7 @@ async def test_a_caller_that_leaves_before_the_end_of_its_arguments_leaves_nothi
         f"Content-Type: {CONTENT_TYPE}",
         f"Content-Length: {len(start) + len(payload)}",
     ]
-    before = descriptors(shared.process.pid)
+    before = shared.descriptors()
     for _ in range(5):
         _, writer = await asyncio.open_unix_connection(str(shared.socket))
         writer.write("\r\n".join([*head, "", ""]).encode() + start + payload[:-1])
@@ -98,7 +99,7 @@ async def test_a_caller_that_leaves_before_the_end_of_its_arguments_leaves_nothi
         writer.close()
         await writer.wait_closed()
     async with asyncio.timeout(10):
-        while len(descriptors(shared.process.pid)) > len(before):
+        while len(shared.descriptors()) > len(before):
             await asyncio.sleep(0.01)
 
 
@@ -109,6 +110,9 @@ async def test_a_worker_that_cannot_be_started_for_want_of_descriptors_is_a_defi
     async with raw(fresh) as one:
         worker = (await one.call("process")).value()
         limits = resource.prlimit(server, resource.RLIMIT_NOFILE)
+        await one.call("write_stdout", b"a line\n")
+        log = str(fresh.logs / "sandbox")
+        await eventually_async(lambda: log in str(descriptors(server)), "its log file is open")
         have = len(descriptors(server))
         # One less each time: the start fails at each of the descriptors that it takes.
         for spare in range(8, -1, -1):
@@ -122,7 +126,10 @@ async def test_a_worker_that_cannot_be_started_for_want_of_descriptors_is_a_defi
             assert failure.kind == "exited"
             assert "Too many open files" in failure.message
             assert failure.returncode is None
-            assert len(descriptors(server)) == have - _OF_A_WORKER
+            await eventually_async(
+                lambda: len(descriptors(server)) == have - _OF_A_WORKER,
+                "what it took and what the dead worker had is closed",
+            )
             resource.prlimit(server, resource.RLIMIT_NOFILE, limits)
             async with asyncio.timeout(20):
                 while not isinstance((await one.call("noop")).message, Value):
