@@ -17,8 +17,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
+    from xdist.workermanage import WorkerController
 
 ENGINES = re.compile("docker|podman|engine|images|scale")  # in the names of files that use one
 
@@ -104,11 +107,28 @@ MARKERS = {
 }
 
 
-def pytest_configure() -> None:
+class Failures:
+    """Says at once what fails, and why in a line: a run that is cut short has no summary."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal = self.config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            crash = getattr(report.longrepr, "reprcrash", None)
+            why = str(crash.message if crash else report.longrepr).partition("\n")[0]
+            when = f"{report.when}, {report.duration:.0f} s"
+            terminal.write_line(f"\nFAILED {report.nodeid} ({when}): {why}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
     """Let programs that tests start be interrupted, also where the tests run in the background.
 
     A shell starts what it puts there with SIGINT ignored, which everything below it inherits.
     """
+    if not hasattr(config, "workerinput"):  # the process that has the terminal
+        config.pluginmanager.register(Failures(config))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -141,6 +161,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.partition("::")[0]
             return "engines" if ENGINES.search(file) else file
+
+        def remove_node(self, node: WorkerController) -> str | None:
+            # A test in which a lane dies is not run again: it would kill the next one, too.
+            units: Iterable[dict[str, bool]] = self.assigned_work[node].values()
+            running = ((unit, test) for unit in units for test, ended in unit.items() if not ended)
+            unit, crashed = next(running, ({}, ""))
+            unit[crashed] = True
+            super().remove_node(node)
+            return crashed or None
 
     return Lanes(config, log)
 
