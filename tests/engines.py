@@ -143,22 +143,28 @@ def end_service(path: Path) -> None:
     """End the service at *path*, if there is one."""
     if (pid := listener(path)) is not None:
         os.kill(pid, signal.SIGTERM)
-        eventually(lambda: listener(path) is None, "Podman's service ends", within=30)
+        eventually(lambda: not Path(f"/proc/{pid}").exists(), "Podman's service ends", within=30)
 
 
 def forget(folder: Path) -> None:
     """Remove a Podman's files, which belong to users of its own where it is an ordinary user's."""
     if os.getuid() == 0:
-        mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
-        for mount in reversed(mounts):
-            if mount.startswith(f"{folder}/"):
-                subprocess.run(["umount", mount], check=True, timeout=20)
+        eventually(lambda: _unmount(folder), f"nothing is mounted in {folder}", within=30)
     else:
         local = {name: value for name, value in os.environ.items() if name != "CONTAINER_HOST"}
         command = ["podman", "unshare", "sh", "-c", _FORGET, "sh", str(folder)]
         subprocess.run(command, check=True, timeout=60, env=local)
     shutil.rmtree(folder, ignore_errors=True)
     assert not folder.exists()
+
+
+def _unmount(folder: Path) -> bool:
+    """Unmount what is mounted in *folder*, which Podman itself does at times; say whether all is."""
+    mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
+    ours = [mount for mount in reversed(mounts) if mount.startswith(f"{folder}/")]
+    for mount in ours:
+        subprocess.run(["umount", mount], check=False, capture_output=True, timeout=20)
+    return not ours
 
 
 def _remove_bridge() -> None:

@@ -75,6 +75,16 @@ def test_one_service_is_started_for_all_and_ends_when_it_is_idle(place: Path) ->
 
 
 @pytest.mark.podman
+@pytest.mark.parametrize("name", ["CONTAINER_HOST", "CONTAINER_CONNECTION"])
+def test_a_service_is_no_client_of_another_one(
+    name: str, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(name, "unix:///nobody/listens.sock")
+    service.ensure(service.socket_path())
+    assert listener(service.socket_path()) is not None
+
+
+@pytest.mark.podman
 @pytest.mark.nix
 def test_a_sandbox_outlives_the_service_which_comes_back_to_end_it(
     place: Path, numpy_bundle: CachedBundle

@@ -140,8 +140,12 @@ def _spawn(command: list[str], output: IO[bytes]) -> tuple[int, threading.Event]
 
 
 def _environment() -> dict[str, str]:
-    """Return our environment, less a runtime folder that is somebody else's, as after su."""
-    environment = dict(os.environ)
+    """Return our environment, less what would make the program a client of another service.
+
+    Nor does it keep a runtime folder that is somebody else's, as after su.
+    """
+    remote = {"CONTAINER_HOST", "CONTAINER_CONNECTION"}
+    environment = {name: value for name, value in os.environ.items() if name not in remote}
     folder = environment.get("XDG_RUNTIME_DIR")
     if folder is not None and not _is_mine(Path(folder)):
         del environment["XDG_RUNTIME_DIR"]
