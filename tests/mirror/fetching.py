@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentix import nix
 from agentix.build.fetch import Fetched, Needs, fetch
-from agentix.build.fetch.download import Patience
+from agentix.patience import Patience
 
 if TYPE_CHECKING:
     from agentix.build.artifact import Artifact, Seed

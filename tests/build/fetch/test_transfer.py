@@ -13,8 +13,8 @@ from mirror.offers import content, package
 from mirror.server import confused, cut, good, instead, silent, status, whole
 
 from agentix.build.fetch import download as downloading
-from agentix.build.fetch.download import Patience
 from agentix.errors import FetchError
+from agentix.patience import Patience, retry_after
 
 if TYPE_CHECKING:
     from mirror.server import Behaviour, Server
@@ -74,9 +74,9 @@ def test_a_server_that_says_when_to_come_back_is_heeded_within_reason(server: Se
     bring(file)
     assert time.monotonic() - started >= 1
     assert Patience().delay(1, 86400.0) <= 60
-    assert downloading._retry_after("Wed, 21 Oct 2015 07:28:00 GMT") < 0  # type: ignore[operator]
+    assert retry_after("Wed, 21 Oct 2015 07:28:00 GMT") < 0  # type: ignore[operator]
     assert Patience().delay(1, -1.0) == 0
-    assert downloading._retry_after("soon") is None
+    assert retry_after("soon") is None
 
 
 def test_waits_between_tries_grow_and_end() -> None:

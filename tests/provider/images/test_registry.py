@@ -26,7 +26,7 @@ from patience import eventually_async
 
 from agentix import platforms
 from agentix.errors import ImageError
-from agentix.provider.images.reference import Reference
+from agentix.reference import Reference
 from agentix.provider.images.store import Image, ImageStore
 from agentix.provider.stopping import stoppable
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import random
 import shutil
-import time
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -19,6 +16,7 @@ from yarl import URL
 
 from agentix.errors import FetchError
 from agentix.folders import what_to_do
+from agentix.patience import TRANSIENT, Patience, retry_after
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -29,24 +27,6 @@ _CHUNK = 256 * 1024
 _SLOWEST = 16 * 1024  # bytes a second; what is slower over the whole file is given up
 _LARGEST = 4 * 1024**3  # bytes of a file whose size nobody told
 _LONGEST = 3600.0  # seconds that such a file may take
-_TRANSIENT = frozenset({408, 425, 429, 500, 502, 503, 504})
-
-
-@dataclass(frozen=True, slots=True)
-class Patience:
-    """How often a download is tried, and how long it waits in between (seconds)."""
-
-    tries: int = 5
-    first: float = 0.5
-    longest: float = 20.0
-    asked: float = 60.0  # the most that a server's Retry-After is followed
-
-    def delay(self, failures: int, wanted: float | None) -> float:
-        """Return the wait after so many failures; *wanted* is what the server asked for."""
-        if wanted is not None:
-            return min(max(wanted, 0.0), self.asked)
-        usual: float = min(self.first * 2.0 ** (failures - 1), self.longest)
-        return usual * random.uniform(0.8, 1.2)  # noqa: S311 - spreads clients, guards nothing
 
 
 _PATIENCE = Patience()
@@ -186,8 +166,8 @@ class _Transfer:
             case 206 | 416:  # it does not agree with what we have
                 self.partial.unlink(missing_ok=True)
                 raise _Broken("the server could not resume")
-            case status if status in _TRANSIENT:
-                after = _retry_after(response.headers.get("Retry-After"))
+            case status if status in TRANSIENT:
+                after = retry_after(response.headers.get("Retry-After"))
                 raise _Broken(f"the server answered {status} {response.reason}", after)
             case 404 | 410:
                 raise Gone(f"{shown(self.address)} does not have {self.wanted.file}")
@@ -211,20 +191,6 @@ class _Transfer:
             return self.partial.stat().st_size
         except FileNotFoundError:
             return 0
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Return the seconds that a Retry-After header asks for."""
-    if value is None:
-        return None
-    try:
-        return (
-            float(value)
-            if value.isdigit()
-            else parsedate_to_datetime(value).timestamp() - time.time()
-        )
-    except ValueError:
-        return None
 
 
 def _hash_file(file: Path) -> tuple[hashlib._Hash, int]:

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     import aiohttp
 
     from agentix.build.artifact import Artifact
-    from agentix.build.fetch.download import Patience
     from agentix.nix import Nix
+    from agentix.patience import Patience
 
 _AT_ONCE = 8  # downloads
 _NAMED = 5  # artifacts that a message lists
@@ -140,8 +140,8 @@ async def _download(
 ) -> int:
     """Bring *wanted* to where they wait; return how many bytes they are."""
     from agentix.build.fetch.addresses import find_addresses
-    from agentix.build.fetch.download import Patience
     from agentix.build.session import open_session
+    from agentix.patience import Patience
 
     with progress.step("locate") as step:
         addresses = await find_addresses(wanted, project=project, python=python)

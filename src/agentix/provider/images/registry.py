@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from agentix.progress import Progress
     from agentix.provider.images.entries import Entries
-    from agentix.provider.images.reference import Reference
     from agentix.provider.images.unpack import Unpacker
     from agentix.provider.stopping import Stop
+    from agentix.reference import Reference
 
     T = TypeVar("T")
 

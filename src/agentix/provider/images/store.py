@@ -24,10 +24,10 @@ from agentix.provider.images import layers
 from agentix.provider.images.archive import describe
 from agentix.provider.images.entries import Entries
 from agentix.provider.images.formats import RunConfig
-from agentix.provider.images.reference import SCHEME, Reference
 from agentix.provider.images.registry import Registries
 from agentix.provider.images.tars import Tar
 from agentix.provider.stopping import NEVER
+from agentix.reference import SCHEME, Reference
 from agentix.text import plain, quoted
 
 if TYPE_CHECKING:
