@@ -25,18 +25,22 @@ def build_bundle(
     python: str | None = None,
     offline: bool = False,
     check: bool = False,
+    compress: bool | None = None,
     progress: Progress = SILENT,
 ) -> BuiltBundle:
     """Build the bundle of the project in the folder *root* and write its tar.
 
-    *output* is a ``.tar`` file or a folder (``dist`` in the project by default), *name* overrides
-    the bundle's, *platform* and *python* choose what it runs on. Locks and fetches what is missing,
-    or with *offline* says what that is. *check* builds again and compares every byte.
+    *output* is a ``.tar`` or ``.tar.zst`` file or a folder (``dist`` in the project by default),
+    *name* overrides the bundle's, *platform* and *python* choose what it runs on. Locks and fetches
+    what is missing, or with *offline* says what that is. *check* builds again and compares every
+    byte. *compress* writes a ``.tar.zst`` (None: if *output* is one); the digest is the tar's.
 
     Raises ProjectError, LockError, FetchError, NixError or BundleError; then what was there before
     is there still, and nothing half-made is.
     """
-    request = Request.of(root, output=output, name=name, platform=platform, python=python)
+    request = Request.of(
+        root, output=output, name=name, platform=platform, python=python, compress=compress
+    )
     if not check and (built := recall(request)) is not None:
         if draft_of(built.path).exists():
             from agentix.bundle.writer import sweep

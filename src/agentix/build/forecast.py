@@ -63,12 +63,15 @@ def forecast(
     name: str | None = None,
     platform: str | None = None,
     python: str | None = None,
+    compress: bool | None = None,
 ) -> Forecast:
     """Return what building the project in *root* would do; the words are those of build_bundle.
 
     Changes nothing and uses no network.
     """
-    request = Request.of(root, output=output, name=name, platform=platform, python=python)
+    request = Request.of(
+        root, output=output, name=name, platform=platform, python=python, compress=compress
+    )
     store = nix.find()
     state, lock = look(Path(request.root), python=python)
     if lock is None or state != "current":

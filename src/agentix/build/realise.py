@@ -59,7 +59,7 @@ def realise(request: Request, offline: bool, check: bool, progress: Progress) ->
         store_path = _build(plan, link, store, bring, progress)
         if check:
             nix.rebuild(store_path, nix=store, progress=progress)
-        written = _export(store_path, plan.output, store, progress)
+        written = _export(store_path, plan.output, store, progress, compress=request.compress)
         if check:
             again = _export(store_path, Path(scratch, "again.tar"), store, progress)
             if again.sha256 != written.sha256:
@@ -122,11 +122,14 @@ def _build(
         return attempt()
 
 
-def _export(store_path: Path, output: Path, store: Nix, progress: Progress) -> WrittenBundle:
+def _export(
+    store_path: Path, output: Path, store: Nix, progress: Progress, *, compress: bool = False
+) -> WrittenBundle:
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BundleError(
             f"cannot write into {output.parent}: {error.strerror}; choose another --output"
         ) from error
-    return write_bundle(store_path, nix.closure(store_path, nix=store), output, progress)
+    closure = nix.closure(store_path, nix=store)
+    return write_bundle(store_path, closure, output, progress, compress=compress)

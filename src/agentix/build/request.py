@@ -12,6 +12,7 @@ from agentix.errors import ProjectError
 
 BUNDLE_NAME = r"^[A-Za-z0-9]+([-_.][A-Za-z0-9]+)*$"
 _FILE = ".tar"
+_COMPRESSED = ".tar.zst"
 LONGEST_NAME = 128  # what a manifest admits
 
 
@@ -20,6 +21,7 @@ class Request:
     """One build: of the project in ``root``, for ``platform``.
 
     ``name`` overrides the bundle's name, ``output`` is where to write, ``python`` a minor version.
+    ``compress`` says whether the tar is compressed with zstd, which the bundle's digest ignores.
     """
 
     root: str
@@ -27,6 +29,7 @@ class Request:
     name: str | None = None
     output: str | None = None
     python: str | None = None
+    compress: bool = False
 
     @classmethod
     def of(
@@ -37,8 +40,12 @@ class Request:
         name: str | None = None,
         platform: str | None = None,
         python: str | None = None,
+        compress: bool | None = None,
     ) -> Request:
-        """Return the request in these words; ProjectError names the one that cannot be."""
+        """Return the request in these words; ProjectError names the one that cannot be.
+
+        With *compress* None, the name of the *output* decides.
+        """
         if name is not None and not (re.fullmatch(BUNDLE_NAME, name) and len(name) <= LONGEST_NAME):
             raise ProjectError(
                 f"a bundle cannot be called {name!r}; use letters and digits, with single "
@@ -49,14 +56,30 @@ class Request:
         except ValueError as error:
             raise ProjectError(str(error)) from error
         where = None if output is None else os.path.abspath(output)  # noqa: PTH100 - no links
-        return cls(str(root.resolve()), chosen.name, name, where, python)
+        packed = _is_compressed(output, compress)
+        return cls(str(root.resolve()), chosen.name, name, where, python, packed)
 
     def destination(self, name: str, version: str) -> Path:
-        """Return the file to write: what was asked for, when that is a ``.tar``, else in a folder.
+        """Return the file to write: what was asked for, when that is a tar, else in a folder.
 
         The default folder is ``dist`` in the project.
         """
         where = Path(self.output or Path(self.root, "dist"))
-        if where.suffix == _FILE and not where.is_dir():
+        suffix = _COMPRESSED if self.compress else _FILE
+        if where.name.endswith(suffix) and not where.is_dir():
             return where
-        return where / f"{name}-{version}-{self.platform.replace('/', '-')}.bundle.tar"
+        return where / f"{name}-{version}-{self.platform.replace('/', '-')}.bundle{suffix}"
+
+
+def _is_compressed(output: Path | None, compress: bool | None) -> bool:
+    """Tell whether to compress; ProjectError when the name of *output* would say otherwise."""
+    named = None
+    if output is not None and output.name.endswith((_FILE, _COMPRESSED)) and not output.is_dir():
+        named = output.name.endswith(_COMPRESSED)
+    if named is not None and compress is not None and named is not compress:
+        wanted = _COMPRESSED if compress else _FILE
+        raise ProjectError(
+            f"--output {output} does not end in {wanted}, as what --compress asks for is called;"
+            " change one of them"
+        )
+    return bool(named or compress)

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agentix.bundle import reader, staging, writer
+from agentix.bundle.compression import is_compressed, tar_chunks
 from agentix.bundle.entry import MANIFEST, CachedBundle, load_entry, parse_ref
 from agentix.bundle.memory import Memory
 from agentix.bundle.pipe import pumped
-from agentix.bundle.tree import CHUNK
 from agentix.errors import BundleError
 from agentix.folders import cache_root, what_to_do
 from agentix.progress import SILENT
@@ -87,8 +87,10 @@ class BundleCache:
         wanted = None if expect is None else _digest(expect)
         with _opened(tar) as file, self._explained(str(tar)):
             before = os.fstat(file)
-            with progress.step("deploy", total=before.st_size, unit="bytes") as step:
-                entry = self._remembered(before)
+            entry = self._remembered(before)
+            unknown = entry is None and is_compressed(file)
+            total = None if unknown else before.st_size
+            with progress.step("deploy", total=total, unit="bytes") as step:
                 if entry is None:
                     entry = self._read(file, wanted, step)
                     self._memory.remember(before, os.fstat(file), entry.digest)
@@ -171,7 +173,7 @@ class BundleCache:
         return None
 
     def _read(self, file: int, wanted: str | None, step: Step) -> CachedBundle:
-        manifest = reader.read_manifest(_chunks(file))
+        manifest = reader.read_manifest(tar_chunks(file))
         entry = self._same(manifest)
         if entry is not None and _sha256(file) == entry.digest:
             step.outcome("already deployed")
@@ -181,7 +183,7 @@ class BundleCache:
             if entry is not None and _sha256(file) == entry.digest:
                 step.outcome("already deployed")
                 return entry
-            entry = self._unpack(_chunks(file), folder, step.advance, wanted)
+            entry = self._unpack(tar_chunks(file), folder, step.advance, wanted)
             step.outcome(_summary(entry))
             return entry
 
@@ -275,15 +277,8 @@ def _opened(tar: Path) -> Iterator[int]:
         os.close(file)
 
 
-def _chunks(file: int) -> Iterator[bytes]:
-    offset = 0
-    while data := os.pread(file, CHUNK, offset):
-        offset += len(data)
-        yield data
-
-
 def _sha256(file: int) -> str:
     digest = hashlib.sha256()
-    for chunk in _chunks(file):
+    for chunk in tar_chunks(file):
         digest.update(chunk)
     return digest.hexdigest()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from agentix.bundle import archive
 from agentix.bundle.archive import Member
+from agentix.bundle.compression import Compressor
 from agentix.bundle.folder import write_all
 from agentix.bundle.lane import Lane
 from agentix.bundle.manifest import Info, Manifest, StoreObject
@@ -24,6 +25,7 @@ from agentix.replacing import draft_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
+    from typing import Any, Self
 
     from agentix.nix import StorePath
     from agentix.progress import Progress, Step
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class WrittenBundle:
-    """A bundle's tar; ``sha256`` (hex) is the bundle's identity, ``size`` that of the file."""
+    """A bundle's file; ``sha256`` (hex) is that of the tar in it, ``size`` the file's."""
 
     path: Path
     sha256: str
@@ -63,10 +65,16 @@ def describe(root: Path, closure: Sequence[StorePath]) -> Manifest:
 
 
 def write_bundle(
-    root: Path, closure: Sequence[StorePath], destination: Path, progress: Progress = SILENT
+    root: Path,
+    closure: Sequence[StorePath],
+    destination: Path,
+    progress: Progress = SILENT,
+    *,
+    compress: bool = False,
 ) -> WrittenBundle:
     """Write the bundle of *root* and its *closure* to the file *destination*, atomically.
 
+    With *compress* it is compressed with zstd, and still the same bundle.
     Same content, same bytes: nothing of the file system but names, contents, executable bits and
     link targets goes in. A failure leaves *destination* as it was and nothing beside it. The file
     is not forced to disk: a deploy verifies every byte, and a build can be repeated.
@@ -76,10 +84,10 @@ def write_bundle(
     manifest = describe(root, closure)
     total = sum(entry.size for entry in closure)
     with (
-        _replacing(destination) as file,
+        replacing_whole(destination) as file,
         progress.step("write", total=total, unit="bytes") as step,
     ):
-        digest, size = _write(manifest, closure, file, step)
+        digest, size = _write(manifest, closure, file, step, compress)
         step.outcome(f"{destination.name}, {size / 1e6:.1f} MB")
     return WrittenBundle(destination, digest, size)
 
@@ -95,7 +103,7 @@ def sweep(destination: Path) -> None:
 
 
 @contextmanager
-def _replacing(destination: Path) -> Iterator[int]:
+def replacing_whole(destination: Path) -> Iterator[int]:
     """Give an empty file that becomes *destination* if all goes well, and vanishes otherwise.
 
     It has one name, and a lock: what a killed process left behind is used again, not added to.
@@ -123,20 +131,55 @@ def _replacing(destination: Path) -> Iterator[int]:
 
 
 def _write(
-    manifest: Manifest, closure: Sequence[StorePath], file: int, step: Step
+    manifest: Manifest, closure: Sequence[StorePath], file: int, step: Step, compress: bool
 ) -> tuple[str, int]:
     sha256 = hashlib.sha256()
-    size = 0
-    with Lane("bundle-digest") as lane:
+    with Lane("bundle-digest") as digests, _Packed(file, compress) as packed:
 
         def write(data: bytes) -> None:
-            nonlocal size
-            size += len(data)
-            lane.do(partial(sha256.update, data))
-            write_all(file, data)
+            digests.do(partial(sha256.update, data))
+            packed.write(data)
 
         stream(manifest, closure, write, step)
+        size = packed.finish()
     return sha256.hexdigest(), size
+
+
+class _Packed:
+    """The open *file*, compressed on a thread of its own if it is to be."""
+
+    def __init__(self, file: int, compress: bool) -> None:
+        self._file = file
+        self._size = 0
+        self._compressor = Compressor() if compress else None
+        self._lane = Lane("bundle-compress")
+
+    def __enter__(self) -> Self:
+        if self._compressor is not None:
+            self._lane.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        if self._compressor is not None:
+            self._lane.__exit__(*error)
+
+    def write(self, data: bytes) -> None:
+        if self._compressor is None:
+            self._put(data)
+        else:
+            compress = self._compressor.compress
+            self._lane.do(lambda: self._put(compress(data)))
+
+    def finish(self) -> int:
+        """Write what is left, and return the size of the file."""
+        if self._compressor is not None:
+            self._lane.drain()
+            self._put(self._compressor.finish())
+        return self._size
+
+    def _put(self, data: bytes) -> None:
+        self._size += len(data)
+        write_all(self._file, data)
 
 
 def stream(

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from agentix.cli.options import PlatformOption, ProjectArgument, PythonOption
+from agentix.cli.options import (
+    Compression,
+    CompressOption,
+    PlatformOption,
+    ProjectArgument,
+    PythonOption,
+)
 from agentix.cli.output import Format, FormatOption, print_json
 
 if TYPE_CHECKING:
@@ -20,7 +26,7 @@ def command(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="A .tar file or a folder.  [default: dist in the project]"
+            "--output", "-o", help="A .tar(.zst) file or a folder.  [default: dist in the project]"
         ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Call the bundle so.")] = None,
@@ -30,16 +36,20 @@ def command(
     check: Annotated[
         bool, typer.Option("--check", help="Build everything twice and compare every byte.")
     ] = False,
+    compress: CompressOption = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Say what would be done, and do nothing.")
     ] = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
     """Build the bundle of a Python project, locking and fetching what is missing."""
+    packed = None if compress is None else compress is Compression.ZSTD
     if dry_run:
         from agentix.build.forecast import forecast
 
-        plan = forecast(path, output=output, name=name, platform=platform, python=python)
+        plan = forecast(
+            path, output=output, name=name, platform=platform, python=python, compress=packed
+        )
         _print_forecast(plan, form)
         return
     from agentix.build.build import build_bundle
@@ -54,6 +64,7 @@ def command(
             python=python,
             offline=offline,
             check=check,
+            compress=packed,
             progress=progress,
         )
     if form is Format.JSON:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -12,3 +13,15 @@ PlatformOption = Annotated[
     str | None, typer.Option(help="linux/amd64 or linux/arm64.  [default: this machine's]")
 ]
 PythonOption = Annotated[str | None, typer.Option(help="A minor version, such as 3.13.")]
+
+
+class Compression(StrEnum):
+    """How a tar is kept or sent; its digest does not change with it."""
+
+    NONE = "none"
+    ZSTD = "zstd"
+
+
+CompressOption = Annotated[
+    Compression | None, typer.Option("--compress", help="Compress the tar.  [default: none]")
+]
