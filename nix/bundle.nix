@@ -2,7 +2,7 @@
   The root of a bundle: `runtime/`, which sandboxes start, and `info.json` about all of it.
 
   Type: { … } -> { environment, project : Derivation, tools : Derivation | null,
-                   about : { name, version, packages, tools } } -> Derivation
+                   about : { name, version, packages, tools, base } } -> Derivation
   Example: bundle { … } => "/nix/store/…-bundle" (with runtime/bootstrap.sh)
 */
 {
@@ -24,6 +24,7 @@ step {
   scripts = [
     "bundle.py"
     "launcher.py"
+    "licences.py"
     "step.py"
   ];
   allowedReferences = [

@@ -71,6 +71,7 @@ let
       kit
       pin
       ;
+    inherit (seedPins) programs;
   };
   readLock = import ./lock.nix;
   sources = import ./sources.nix;

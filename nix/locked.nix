@@ -1,7 +1,7 @@
 /*
   Everything that a lock names, built for one platform, and the bundle of it.
 
-  Type: { host, artifact, pin, kit } ->
+  Type: { host, artifact, pin, kit, programs } ->
         { lock : Lock, platform, sources : { <project> = Path; }, name ? lock.name } ->
         { bundle, environment, toolchain : Derivation; }
   Example: (locked { lock = readLock ./bundle.lock; platform = "linux/amd64"; … }).bundle
@@ -11,9 +11,22 @@
   artifact,
   pin,
   kit,
+  programs,
 }:
 let
   inherit (builtins) head map;
+  # What is known of a locked or pinned artifact, as the manifest tells it.
+  known = artifact: {
+    inherit (artifact)
+      file
+      package
+      sha256
+      version
+      ;
+    size = artifact.size or null;
+  };
+  # Of this one only the program is at hand, without the text of its licence.
+  shell = platform: known programs.${platform}.busybox.artifact // { licences = [ "GPL-2" ]; };
 in
 {
   lock,
@@ -44,21 +57,24 @@ let
       inherit file;
       wheel = artifact locked;
     };
-  build =
+  made =
     project:
     let
       backend = project.backend.${host} or (throw
         "the lock has no build backend of '${project.name}' for ${host}; run 'agentix lock'"
       );
     in
+    target.project {
+      inherit (project) name version;
+      source = sources.${project.name} or (throw "there are no sources for the project '${project.name}'");
+      backend = here.environment { wheels = map (install here) backend; };
+    };
+  build =
+    project:
     target.wheel {
       package = project.name;
       inherit (project) version;
-      wheel = target.project {
-        inherit (project) name version;
-        source = sources.${project.name} or (throw "there are no sources for the project '${project.name}'");
-        backend = here.environment { wheels = map (install here) backend; };
-      };
+      wheel = made project;
     };
   projects = map build lock.projects;
 
@@ -86,15 +102,15 @@ in
       inherit name;
       inherit (lock) version;
       packages =
-        map (file: {
-          inherit (lock.artifact file) package version sha256;
-        }) chosen.wheels
+        map (file: known (lock.artifact file)) chosen.wheels
         ++ map (project: {
           package = project.name;
           inherit (project) version;
           sha256 = null;
+          wheel = made project;
         }) lock.projects;
-      tools = map (deb: { inherit (deb) package version; }) debs;
+      tools = map known debs;
+      base = map known pinned.packages.${platform} ++ [ (shell platform) ];
     };
   };
 }

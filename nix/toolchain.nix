@@ -19,6 +19,7 @@ let
   builders = import ./scripts.nix [
     "bytecode.py"
     "elf.py"
+    "licences.py"
     "step.py"
     "toolchain.py"
     "toolchain.sh"

@@ -20,6 +20,7 @@ step {
   scripts = [
     "tools.py"
     "elf.py"
+    "licences.py"
     "step.py"
   ];
   allowedReferences = [

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
+from email.parser import BytesParser
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import launcher
+import licences
 import step
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from email.message import Message
+
 RUNTIME = "/nix/runtime"
+LONGEST = 1000  # characters of a requirement; a manifest admits no more
+# What a tool says that a lock names: which of its packages, and how each is licensed.
+LICENCES = "licences.json"
 
 
 def main() -> None:
@@ -27,7 +37,7 @@ def main() -> None:
     (runtime / "cert.pem").symlink_to(toolchain / "etc/ssl/certs/ca-certificates.crt")
     (runtime / "lc").symlink_to(toolchain / "lib/locale")
     site = environment / f"lib/python{config['python']}/site-packages"
-    value = info(config["about"], config["platform"], step.toolchain(toolchain), site)
+    value = info(config, step.toolchain(toolchain), site)
     (step.out() / "info.json").write_text(json.dumps(value, indent=2) + "\n")
 
 
@@ -56,29 +66,88 @@ def programs(folder: Path, config: dict[str, Any]) -> None:
             link.symlink_to(Path(config["environment"], "bin", script.name))
 
 
-def info(
-    about: dict[str, Any], platform: str, toolchain: dict[str, str], site: Path
-) -> dict[str, Any]:
+def info(config: dict[str, Any], toolchain: dict[str, Any], site: Path) -> dict[str, Any]:
     """Return what ``info.json`` says."""
+    about = config["about"]
+    found = metadata(site)
+    names = {normal(p["package"]) for p in about["packages"]}
+    tools = licences_of(Path(config["tools"]) / LICENCES) if config["tools"] else {}
     return {
-        "format": 1,
+        "format": 2,
         "name": about["name"],
         "version": about["version"],
-        "platform": platform,
+        "platform": config["platform"],
         "python": toolchain["python"],
         "toolchain": toolchain["name"],
         "libc": toolchain["libc"],
         "protocol": protocol(site / "agentix/wire/protocol.py"),
         "agentix": agentix(site),
-        "packages": sorted(
-            (
-                {"name": p["package"], "version": p["version"], "sha256": p["sha256"]}
-                for p in about["packages"]
-            ),
-            key=lambda package: str(package["name"]),
+        "packages": by_name(
+            package(p, found.get(normal(p["package"])), names) for p in about["packages"]
         ),
-        "tools": sorted(about["tools"], key=lambda tool: str(tool["package"])),
+        "tools": by_name(tool(t, tools) for t in about["tools"]),
+        "base": by_name(tool(t, toolchain["licences"]) for t in about["base"]),
     }
+
+
+def by_name(items: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return *items* in the one order in which they are listed."""
+    return sorted(items, key=lambda item: (str(item.get("name", item.get("package"))), str(item)))
+
+
+def normal(name: str) -> str:
+    """Return the one spelling of a distribution's name."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def metadata(site: Path) -> dict[str, Message]:
+    """Return the METADATA of every distribution in the environment, by normal name."""
+    found = {}
+    for file in sorted(site.glob("*.dist-info/METADATA")):
+        message = BytesParser().parsebytes(file.read_bytes(), headersonly=True)
+        found[normal(message["Name"] or "")] = message
+    return found
+
+
+def package(known: dict[str, Any], message: Message | None, names: set[str]) -> dict[str, Any]:
+    """Return what there is to know of a Python distribution, a wheel or what became one."""
+    value = {"name": known["package"], "version": known["version"], "sha256": known["sha256"]}
+    if "wheel" in known:
+        (wheel,) = Path(known["wheel"]).glob("*.whl")
+        with wheel.open("rb") as file:
+            value["built"] = hashlib.file_digest(file, "sha256").hexdigest()
+        value |= {"file": wheel.name, "size": wheel.stat().st_size}
+        value |= {"source": known["source"]} if known.get("source") else {}
+    else:
+        value |= {"file": known["file"], "size": known["size"]}
+    if message is None:
+        return {**value, "licences": [], "requires": []}
+    value["licences"] = licences.of_metadata(message)
+    value["requires"] = requires(message.get_all("Requires-Dist") or [], names)
+    return value
+
+
+def requires(lines: list[str], names: set[str]) -> list[str]:
+    """Return the requirements that something in the bundle may be there for."""
+    found = []
+    for line in lines:
+        text = " ".join(line.split())
+        name = re.match(r"[A-Za-z0-9._-]+", text)
+        plain = text.isascii() and text.isprintable() and len(text) <= LONGEST
+        if name is not None and normal(name[0]) in names and plain:
+            found.append(text)
+    return sorted(set(found))
+
+
+def tool(known: dict[str, Any], licensed: dict[str, list[str]]) -> dict[str, Any]:
+    """Return what there is to know of a package of Debian or of npm."""
+    return {"licences": licensed.get(known["package"], []), **known}
+
+
+def licences_of(file: Path) -> dict[str, list[str]]:
+    """Return the licences by package that the tools' step has noted, if it has."""
+    value: dict[str, list[str]] = json.loads(file.read_bytes()) if file.is_file() else {}
+    return value
 
 
 def protocol(file: Path) -> int:

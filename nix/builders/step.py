@@ -31,7 +31,7 @@ def warn(sentence: str) -> None:
     print(f"agentix warning: {sentence}", file=sys.stderr, flush=True)
 
 
-def toolchain(path: Path) -> dict[str, str]:
-    """Return what a toolchain says of itself: ``name``, ``python`` and ``libc``."""
-    value: dict[str, str] = json.loads((path / "toolchain.json").read_bytes())
+def toolchain(path: Path) -> dict[str, Any]:
+    """Return what a toolchain says of itself: ``name``, ``python``, ``libc`` and ``licences``."""
+    value: dict[str, Any] = json.loads((path / "toolchain.json").read_bytes())
     return value

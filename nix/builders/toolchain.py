@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import bytecode
 import elf
+import licences
 import step
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def main() -> None:
     locale(root / "usr/lib/locale", prefix / "lib/locale")
     time_zones(root / "usr/share/zoneinfo", prefix / "share/zoneinfo", stdlib)
     bytecode.compile_tree(stdlib, f"{stdlib}/")
-    describe(config, prefix / "toolchain.json")
+    describe(config, root, prefix / "toolchain.json")
 
 
 def prune(libraries: Path, python: str) -> None:
@@ -150,8 +151,8 @@ def time_zones(source: Path, destination: Path, stdlib: Path) -> None:
             path.write_text(edited)
 
 
-def describe(config: dict[str, Any], path: Path) -> None:
-    """Say which Python and which C library these are."""
+def describe(config: dict[str, Any], root: Path, path: Path) -> None:
+    """Say which Python and which C library these are, and how the packages are licensed."""
     name = f"python{config['python']}-minimal"
     versions = {package["package"]: package["version"] for package in config["packages"]}
     if name not in versions:
@@ -160,6 +161,7 @@ def describe(config: dict[str, Any], path: Path) -> None:
         "name": config["name"],
         "python": versions[name].split("-")[0],
         "libc": f"glibc {config['glibc']}",
+        "licences": {name: licences.of_debian(root, name) for name in sorted(versions)},
     }
     path.write_text(json.dumps(value, indent=2) + "\n")
 

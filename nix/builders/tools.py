@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import elf
+import licences
 import step
 
 PROGRAMS = ("bin", "sbin", "games")
@@ -29,6 +30,7 @@ def main() -> None:
     busybox = f"{config['busybox']}/bin/busybox"
     tree = root / "root"
     offered: dict[str, Path] = {}
+    licensed = licences.Debian()
     for package in config["packages"]:
         part = root / "part"
         part.mkdir(parents=True)
@@ -39,12 +41,14 @@ def main() -> None:
             if not found:
                 step.fail(f"{package['package']} has no programs; declare the package that has")
             offered |= {name: tree / place for name, place in found.items()}
+        licensed.add(part, package["package"])
         prune(part)
         move(part, tree)
         shutil.rmtree(part)
     own_links(tree)
     relocate(tree, config)
     own_interpreters(tree)
+    licensed.write(root / "licences.json")
     (root / "bin").mkdir()
     for name, path in sorted(offered.items()):
         (root / "bin" / name).symlink_to(path)

@@ -15,7 +15,7 @@ from agentix.nix import StorePath
 from agentix.wire.protocol import PROTOCOL
 
 HASH = "0123456789abcdfghijklmnpqrsvwxyz"
-INFO: dict[str, Any] = {
+OLD: dict[str, Any] = {
     "format": 1,
     "name": "hello-world",
     "version": "0.1.0",
@@ -27,6 +27,50 @@ INFO: dict[str, Any] = {
     "agentix": "0.1.0",
     "packages": [{"name": "msgpack", "version": "1.1.0", "sha256": "a" * 64}],
     "tools": [{"package": "jq", "version": "1.6-2.1+deb12u1"}],
+}
+INFO: dict[str, Any] = OLD | {
+    "format": 2,
+    "packages": [
+        {
+            "name": "hello-world",
+            "version": "0.1.0",
+            "sha256": None,
+            "built": "b" * 64,
+            "file": "hello_world-0.1.0-py3-none-any.whl",
+            "size": 1441,
+            "licences": [],
+            "requires": ["msgpack>=1; python_version > '3'", "gone; extra == 'x'"],
+        },
+        {
+            "name": "msgpack",
+            "version": "1.1.0",
+            "sha256": "a" * 64,
+            "file": "msgpack-1.1.0-cp311-cp311-manylinux_2_28_x86_64.whl",
+            "size": 480247,
+            "licences": ["License :: OSI Approved :: Apache Software License"],
+            "requires": [],
+        },
+    ],
+    "tools": [
+        {
+            "package": "jq",
+            "version": "1.6-2.1+deb12u1",
+            "file": "jq_1.6-2.1+deb12u1_amd64.deb",
+            "sha256": "c" * 64,
+            "size": 63984,
+            "licences": ["Expat", "GPL-2+ or Artistic"],
+        }
+    ],
+    "base": [
+        {
+            "package": "libc6",
+            "version": "2.36-9+deb12u14",
+            "file": "libc6_2.36-9+deb12u14_amd64.deb",
+            "sha256": "d" * 64,
+            "size": 2759320,
+            "licences": ["common-licenses/LGPL-2.1"],
+        }
+    ],
 }
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from agentix.bundle import Info, Manifest
 from agentix.errors import BundleError
-from bundle.handmade import INFO, store_name
+from bundle.handmade import INFO, OLD, store_name
 
 ROOT = store_name("bundle")
 GOOD: dict[str, Any] = INFO | {"closure": {ROOT: {"sha256": "0" * 64, "size": 96}}, "root": ROOT}
@@ -29,6 +29,16 @@ def test_reading_what_was_written_gives_the_same() -> None:
     )
 
 
+def test_a_bundle_of_the_first_format_is_read_and_written_as_it_was() -> None:
+    old = OLD | {"closure": GOOD["closure"], "root": ROOT}
+    manifest = parse(old)
+    assert (manifest.base, manifest.packages[0].licences) == ((), ())
+    assert json.loads(manifest.to_bytes()) == old
+    assert json.loads(manifest.info.to_bytes()) == OLD
+    with pytest.raises(BundleError, match="format 2 needs base"):
+        parse(old | {"format": 2})
+
+
 def test_text_is_sorted_and_ends_with_a_newline() -> None:
     shuffled = dict(reversed(GOOD.items()))
     assert parse(shuffled).to_bytes() == parse(GOOD).to_bytes()
@@ -39,10 +49,11 @@ def test_text_is_sorted_and_ends_with_a_newline() -> None:
     ("change", "problem"),
     [
         (
-            {"format": 2},
-            "bundle format 2 is newer than 1, the newest that this Agentix reads; upgrade",
+            {"format": 3},
+            "bundle format 3 is newer than 2, the newest that this Agentix reads; upgrade",
         ),
-        ({"format": 2, "unheard-of": []}, "upgrade agentix"),
+        ({"format": 3, "unheard-of": []}, "upgrade agentix"),
+        ({"format": 1}, "format 1 has no base"),
         ({"format": 0}, "format"),
         ({"format": "1"}, "format"),
         ({"format": True}, "format"),
@@ -53,6 +64,10 @@ def test_text_is_sorted_and_ends_with_a_newline() -> None:
         ({"platform": "linux"}, "platform"),
         ({"protocol": "1"}, "protocol"),
         ({"protocol": -1}, "protocol"),
+        ({"packages": [GOOD["packages"][0] | {"licences": ["\x1b[31m"]}]}, "licences.0"),
+        ({"packages": [GOOD["packages"][0] | {"file": "../a.whl"}]}, "file"),
+        ({"packages": [GOOD["packages"][0] | {"requires": ["a\nb"]}]}, "requires.0"),
+        ({"tools": [GOOD["tools"][0] | {"kind": "rpm"}]}, "tools.0.kind"),
         ({"packages": [{"name": "a", "version": "1"}]}, "packages.0.sha256: Field required"),
         ({"root": "../../../etc"}, "root"),
         ({"root": store_name("other")}, "root is not one of the closure's store paths"),
@@ -96,7 +111,7 @@ def test_what_is_no_manifest_is_refused_in_one_line(data: bytes) -> None:
 
 
 def test_each_missing_key_is_named() -> None:
-    for key in GOOD.keys() - {"format"}:
+    for key in GOOD.keys() - {"format", "base"}:
         with pytest.raises(BundleError, match=f"{key}: Field required"):
             parse({name: value for name, value in GOOD.items() if name != key})
 

@@ -368,7 +368,7 @@ def test_a_manifest_has_one_text_only(
     compact = json.dumps(bundle.manifest(), sort_keys=True).encode()
     refused(raw([manifest_part(compact), *good[1:]]), "not written as agentix build writes it")
     text = json.dumps(bundle.manifest(), sort_keys=True, indent=2).encode() + b"\n"
-    twice = text.replace(b'  "format": 1', b'  "format": 1,\n  "format": 1', 1)
+    twice = text.replace(b'  "format": 2', b'  "format": 2,\n  "format": 2', 1)
     assert twice != text
     refused(raw([manifest_part(twice), *good[1:]]), "not written as agentix build writes it")
 

@@ -181,6 +181,6 @@ def test_what_could_not_be_read_back_is_not_written(workshop: Workshop, tmp_path
 
 
 def test_an_info_of_a_newer_format_is_refused(workshop: Workshop, tmp_path: Path) -> None:
-    newer = workshop.bundle(root=root_tree() | {"info.json": b'{"format": 2}'})
-    with pytest.raises(BundleError, match="newer than 1"):
+    newer = workshop.bundle(root=root_tree() | {"info.json": b'{"format": 3}'})
+    with pytest.raises(BundleError, match="newer than 2"):
         newer.write(tmp_path / "x.tar")

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SITE = "lib/python3.11/site-packages"
+METADATA = {
+    "zeta.zeta-2": "License: BSD\nRequires-Dist: Alpha>=1 ; extra == 'x'\nRequires-Dist: absent",
+    "alpha-1": "License-Expression: MIT",
+}
+
+
+def wheel(file: str) -> dict[str, Any]:
+    return {"file": file, "sha256": "ab", "size": 7}
 
 
 @pytest.fixture
@@ -20,6 +29,15 @@ def parts(tmp_path: Path) -> dict[str, Any]:
     (environment / SITE / "agentix/wire/protocol.py").write_text("import x\n\nPROTOCOL = 7\n")
     (environment / SITE / "agentix-0.4.0.dist-info").mkdir()
     (environment / SITE / "agentix_runtime-9.dist-info").mkdir()
+    for name, more in METADATA.items():
+        (environment / SITE / f"{name}.dist-info").mkdir()
+        text = f"Name: {name.partition('-')[0]}\n{more}\n\nDescription: x\n"
+        (environment / SITE / f"{name}.dist-info/METADATA").write_text(text)
+    built = tmp_path / "built"
+    built.mkdir()
+    (built / "zeta_zeta-2-py3-none-any.whl").write_bytes(b"wheel")
+    (tools / "licences.json").parent.mkdir(exist_ok=True)
+    (tools / "licences.json").write_text('{"jq": ["Expat"]}')
     programs = {
         environment: ("mine", "both", "dep"),
         project: ("mine", "both"),
@@ -31,7 +49,12 @@ def parts(tmp_path: Path) -> dict[str, Any]:
             (folder / "bin" / name).write_text("")
     toolchain = tmp_path / "toolchain"
     toolchain.mkdir()
-    known = {"name": "debian-12", "python": "3.11.2", "libc": "glibc 2.36"}
+    known = {
+        "name": "debian-12",
+        "python": "3.11.2",
+        "libc": "glibc 2.36",
+        "licences": {"libc6": ["LGPL-2.1+"]},
+    }
     (toolchain / "toolchain.json").write_text(json.dumps(known))
     return {
         "busybox": "/busybox",
@@ -45,10 +68,14 @@ def parts(tmp_path: Path) -> dict[str, Any]:
             "name": "called-so",
             "version": "1.0",
             "packages": [
-                {"package": "zeta", "version": "2", "sha256": None},
-                {"package": "alpha", "version": "1", "sha256": "ab"},
+                {"package": "zeta-zeta", "version": "2", "sha256": None, "wheel": str(built)},
+                {"package": "alpha", "version": "1", **wheel("alpha.whl")},
             ],
-            "tools": [{"package": "jq", "version": "1.6"}],
+            "tools": [{"package": "jq", "version": "1.6", **wheel("jq_1.6_amd64.deb")}],
+            "base": [
+                {"package": "libc6", "version": "2.36", **wheel("libc6_2.36_amd64.deb")},
+                {"package": "busybox", "version": "1", **wheel("b.deb"), "licences": ["GPL-2"]},
+            ],
         },
     }
 
@@ -63,7 +90,7 @@ def test_info_tells_all_there_is_to_know(
     done = run_step("bundle.py", parts, tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert json.loads((tmp_path / "out/info.json").read_text()) == {
-        "format": 1,
+        "format": 2,
         "name": "called-so",
         "version": "1.0",
         "platform": "linux/amd64",
@@ -73,10 +100,41 @@ def test_info_tells_all_there_is_to_know(
         "protocol": 7,
         "agentix": "0.4.0",
         "packages": [
-            {"name": "alpha", "version": "1", "sha256": "ab"},
-            {"name": "zeta", "version": "2", "sha256": None},
+            {
+                "name": "alpha",
+                "version": "1",
+                **wheel("alpha.whl"),
+                "licences": ["MIT"],
+                "requires": [],
+            },
+            {
+                "name": "zeta-zeta",
+                "version": "2",
+                "sha256": None,
+                "built": hashlib.sha256(b"wheel").hexdigest(),
+                "file": "zeta_zeta-2-py3-none-any.whl",
+                "size": 5,
+                "licences": ["BSD"],
+                "requires": ["Alpha>=1 ; extra == 'x'"],
+            },
         ],
-        "tools": [{"package": "jq", "version": "1.6"}],
+        "tools": [
+            {
+                "package": "jq",
+                "version": "1.6",
+                **wheel("jq_1.6_amd64.deb"),
+                "licences": ["Expat"],
+            }
+        ],
+        "base": [
+            {"package": "busybox", "version": "1", **wheel("b.deb"), "licences": ["GPL-2"]},
+            {
+                "package": "libc6",
+                "version": "2.36",
+                **wheel("libc6_2.36_amd64.deb"),
+                "licences": ["LGPL-2.1+"],
+            },
+        ],
     }
 
 

@@ -8,39 +8,18 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic import model_validator as _model_validator
 
+from agentix.bundle.inventory import Name, Package, Sha256, Size, Text, Tool
 from agentix.errors import BundleError
 from agentix.validation import Strict, first_fault
 
-FORMAT = 1
+FORMAT = 2
 MAX_MANIFEST_BYTES = 16 * 1024 * 1024
 
-# Everything is printable ASCII on purpose: these texts reach terminals, logs and file names.
-Text = Annotated[str, StringConstraints(pattern=r"^[!-~]([ -~]{0,198}[!-~])?$")]
-Name = Annotated[
-    str, StringConstraints(pattern=r"^[0-9A-Za-z]([0-9A-Za-z._-]{0,126}[0-9A-Za-z])?$")
-]
-Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 PlatformName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{1,32}/[a-z0-9_]{1,32}$")]
 StoreName = Annotated[
     str,
     StringConstraints(pattern=r"^[0-9a-df-np-sv-z]{32}-[0-9A-Za-z+._?=-]{1,211}$"),
 ]
-Size = Annotated[int, Field(ge=0, le=2**53)]
-
-
-class Package(Strict):
-    """One Python distribution inside the bundle; ``sha256`` is its wheel's, if it came as one."""
-
-    name: Name
-    version: Text
-    sha256: Sha256 | None
-
-
-class Tool(Strict):
-    """One system package whose programs the bundle carries."""
-
-    package: Text
-    version: Text
 
 
 class StoreObject(Strict):
@@ -51,9 +30,13 @@ class StoreObject(Strict):
 
 
 class Info(Strict):
-    """What the build knows of a bundle: the ``info.json`` of its root store path."""
+    """What the build knows of a bundle: the ``info.json`` of its root store path.
 
-    format: Literal[1]
+    ``base`` lists the Debian packages of the interpreter and its C libraries; bundles of format 1
+    have none, and of packages and tools only name and version.
+    """
+
+    format: Literal[1, 2]
     name: Name
     version: Text
     platform: PlatformName
@@ -64,6 +47,14 @@ class Info(Strict):
     agentix: Text
     packages: tuple[Package, ...]
     tools: tuple[Tool, ...]
+    base: tuple[Tool, ...] = ()
+
+    @_model_validator(mode="after")
+    def _has_what_its_format_has(self) -> Self:
+        if ("base" in self.model_fields_set) != (self.format > 1):
+            what = "needs" if self.format > 1 else "has no"
+            raise ValueError(f"format {self.format} {what} base")
+        return self
 
     @classmethod
     def parse(cls, data: bytes, *, label: str = "info.json") -> Self:
