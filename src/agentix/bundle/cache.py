@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import stat
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 from agentix.bundle import reader, staging, writer
 from agentix.bundle.compression import is_compressed, tar_chunks
 from agentix.bundle.entry import MANIFEST, CachedBundle, load_entry, parse_ref
+from agentix.bundle.locate import locate, opened
 from agentix.bundle.memory import Memory
 from agentix.bundle.pipe import pumped
 from agentix.errors import BundleError
@@ -56,23 +56,11 @@ class BundleCache:
         digest = parse_ref(str(ref))
         if digest is not None:
             return self._find(digest)
-        path = Path(ref)
-        try:
-            real = _real(path)
-            is_folder = real.is_dir()
-            built = is_folder and (real / "info.json").is_file() and (real / "runtime").is_dir()
-            deployed = is_folder and (real / MANIFEST).is_file() and (real / "nix").is_dir()
-        except OSError as error:
-            raise _unreadable(path, error) from error
-        if built:
-            return self._open_nix(real, progress)
-        if deployed:
-            return load_entry(real)
-        if is_folder:
-            raise BundleError(
-                f"{path} is not a bundle: neither a .bundle.tar, nor a deployed bundle (sha256-…),"
-                " nor a result of nix build"
-            )
+        path, what = locate(Path(ref))
+        if what == "built":
+            return self._open_nix(path, progress)
+        if what == "deployed":
+            return load_entry(path)
         return self.deploy(path, progress=progress)
 
     def deploy(
@@ -85,7 +73,7 @@ class BundleCache:
         then leaves nothing behind.
         """
         wanted = None if expect is None else _digest(expect)
-        with _opened(tar) as file, self._explained(str(tar)):
+        with opened(tar) as file, self._explained(str(tar)):
             before = os.fstat(file)
             entry = self._remembered(before)
             unknown = entry is None and is_compressed(file)
@@ -246,35 +234,6 @@ def _digest(expect: str) -> str:
 def _expect(digest: str, wanted: str | None, what: str) -> None:
     if wanted is not None and digest != wanted:
         raise BundleError(f"{what} is sha256-{digest}, but sha256-{wanted} was expected")
-
-
-def _real(path: Path) -> Path:
-    real = Path(os.path.realpath(path))
-    if real.parts[:3] == ("/", "nix", "store") and not real.exists():
-        # The store may be a user's own, elsewhere than the links into it say.
-        from agentix.nix import find
-
-        return find().real(real)
-    return real
-
-
-def _unreadable(path: Path, error: OSError) -> BundleError:
-    return BundleError(f"cannot read the bundle {path}: {error.strerror or error}")
-
-
-@contextmanager
-def _opened(tar: Path) -> Iterator[int]:
-    try:
-        # Without waiting, should it be a fifo.
-        file = os.open(tar, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        raise _unreadable(tar, error) from error
-    try:
-        if not stat.S_ISREG(os.fstat(file).st_mode):
-            raise BundleError(f"{tar} is not a file, so it is not a bundle's tar")
-        yield file
-    finally:
-        os.close(file)
 
 
 def _sha256(file: int) -> str:
