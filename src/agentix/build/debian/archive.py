@@ -24,7 +24,7 @@ from agentix.build.command import Command
 from agentix.build.debian import signature
 from agentix.build.debian.index import INDEX_FORMAT, SuiteIndex, write_index
 from agentix.build.session import open_session
-from agentix.build.ungrouped import ungrouped
+from agentix.ungrouped import ungrouped
 from agentix.errors import LockError
 from agentix.folders import cache_folder, writing
 from agentix.progress import SILENT, Progress

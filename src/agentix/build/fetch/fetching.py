@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from agentix import nix, platforms
 from agentix.build.fetch.arrivals import Arrivals, arrivals
 from agentix.build.fetch.needs import Needs, needs, total_size
-from agentix.build.ungrouped import ungrouped
+from agentix.ungrouped import ungrouped
 from agentix.errors import FetchError
 from agentix.progress import SILENT, Progress, Step
 

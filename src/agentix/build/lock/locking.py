@@ -27,7 +27,7 @@ from agentix.build.lock.system import (
 )
 from agentix.build.project import Project, read_project, read_tree, workspace_root
 from agentix.build.toolchain import Toolchain, choose
-from agentix.build.ungrouped import ungrouped
+from agentix.ungrouped import ungrouped
 from agentix.errors import LockError
 from agentix.platforms import PLATFORMS, PlatformName
 from agentix.progress import SILENT, Progress

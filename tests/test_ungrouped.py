@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from agentix.build.ungrouped import ungrouped
+from agentix.ungrouped import ungrouped
 from agentix.errors import FetchError, LockError
 
 
