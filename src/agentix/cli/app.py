@@ -19,12 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _COMMANDS = (
+    "init",
     "build",
     "lock",
     "fetch",
+    "bundle",
     "deploy",
     "sandbox",
     "plugin",
+    "doctor",
 )  # in the order of the help screen
 _PLUGIN_GROUP = "agentix.commands"
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
+from agentix.findings import Finding
 from agentix.provider.config import SandboxConfig, SandboxResource
 from agentix.provider.deploy import BundleDeployer, DeployedBundle
 from agentix.provider.listing import ListedSandbox, Pruned, prune, recorded
@@ -16,11 +17,12 @@ from agentix.provider.teardown import carry_out, undone_on_error
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
 
 __all__ = [
     "BundleDeployer",
     "DeployedBundle",
+    "Finding",
     "ListedSandbox",
     "Owner",
     "Pruned",
@@ -78,6 +80,15 @@ class SandboxProvider(ABC):
         only says what it would remove. Raises what ``list`` raises.
         """
         return await prune(self, running=running, dry_run=dry_run)
+
+    def diagnose(self) -> Iterable[Finding]:
+        """Say how this machine suits the provider: ``agentix doctor`` shows it.
+
+        A ``"problem"`` is what keeps it from making sandboxes. Nothing is changed, started or
+        fetched. It may block for a few seconds, in a thread of its own; what it raises is a
+        problem, too.
+        """
+        return (Finding("ok", "is installed, and does not say more"),)
 
     @property
     def delete_bound(self) -> float:

@@ -19,6 +19,7 @@
   engines load an :class:`ImageArchive`;
 * a cache of things unpacked once: :func:`cache_root`, :func:`hold`, :class:`Memory`,
   :func:`remove`, :func:`erase`, and :func:`what_to_do` when it cannot be written to;
+* programs for another platform: :func:`emulator` tells what runs them here;
 * text that somebody else has chosen: :func:`plain`, and :func:`quoted` for a name.
 """
 
@@ -29,6 +30,7 @@ from agentix.bundle.memory import Memory
 from agentix.bundle.parts import store_tar
 from agentix.bundle.removal import erase, remove
 from agentix.bundle.staging import hold
+from agentix.emulation import emulator
 from agentix.folders import cache_root, what_to_do
 from agentix.provider.deploy import deploy_locally
 from agentix.provider.hosted import HostedProcess
@@ -75,6 +77,7 @@ __all__ = [
     "carry_out",
     "delete_recorded",
     "deploy_locally",
+    "emulator",
     "erase",
     "get_recorded",
     "handle",

@@ -44,16 +44,21 @@ def find_uv() -> str:
 
 
 async def run(
-    *arguments: str, cwd: Path, stdin: str = "", environment: dict[str, str] | None = None
+    *arguments: str,
+    cwd: Path,
+    stdin: str = "",
+    environment: dict[str, str] | None = None,
+    timeout: float = _TIMEOUT,  # noqa: ASYNC109 - of the program
 ) -> str:
     """Run uv in the folder *cwd*, whose settings apply, and return what it printed.
 
-    Raises UvFailed when uv fails, LockError when it is missing or takes more than ten minutes.
+    Raises UvFailed when uv fails, LockError when it is missing or takes more than *timeout*
+    seconds.
     """
     ended = await Command(
         [find_uv(), *arguments],
         raises=LockError,
-        timeout=_TIMEOUT,
+        timeout=timeout,
         cwd=cwd,
         environment=os.environ
         | {"NO_COLOR": "1", "UV_PYTHON_DOWNLOADS": "never"}

@@ -50,6 +50,15 @@ def _problem(program: Path) -> str | None:
     return None
 
 
+def version_of(program: Path) -> str:
+    """Return the version of a *program* that :func:`find_program` gave."""
+    words = [str(program), "--version"]
+    result = subprocess.run(
+        words, capture_output=True, text=True, timeout=30, env=environment(), check=False
+    )
+    return result.stdout.split()[-1]
+
+
 def environment(scratch: Path | None = None) -> dict[str, str]:
     """Return the environment in which Apptainer runs; its own files go to *scratch*.
 

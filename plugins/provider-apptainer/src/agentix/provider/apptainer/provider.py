@@ -16,8 +16,8 @@ from agentix.provider.apptainer.images import open_image
 from agentix.provider.apptainer.launching import NAME, script_for, shell_of
 from agentix.provider.apptainer.limits import check_limits, limits_of
 from agentix.provider.apptainer.options import options_for, user_of
-from agentix.provider.apptainer.program import environment, find_program
-from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxProvider
+from agentix.provider.apptainer.program import environment, find_program, version_of
+from agentix.provider.base import Finding, Sandbox, SandboxConfig, SandboxId, SandboxProvider
 from agentix.provider.kit import (
     MOUNT,
     BundleCache,
@@ -38,6 +38,7 @@ from agentix.provider.kit import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from agentix.provider.apptainer.images import Opened
@@ -68,6 +69,11 @@ class ApptainerProvider(SandboxProvider):
 
     def __init__(self, config: ApptainerProviderConfig | None = None) -> None:
         self.config = config or ApptainerProviderConfig()
+
+    def diagnose(self) -> Iterable[Finding]:
+        """Say which Apptainer there is; whether it may make namespaces shows when it is used."""
+        program = find_program(self.config.program)
+        yield Finding("ok", f"{version_of(program)}, {program}")
 
     async def create(self, config: SandboxConfig) -> Sandbox:
         """Return a new sandbox that answers.

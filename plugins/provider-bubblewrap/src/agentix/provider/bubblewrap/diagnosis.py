@@ -2,13 +2,41 @@
 
 from __future__ import annotations
 
+import subprocess
+import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from agentix.provider.base import Finding
+from agentix.provider.bubblewrap.options import ISOLATION
+from agentix.provider.bubblewrap.program import find_program, version_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_PATIENCE = 6.0  # seconds
 _SETTINGS = {
     "kernel.unprivileged_userns_clone": "1",
     "kernel.apparmor_restrict_unprivileged_userns": "0",
 }
 _INSTEAD = "or use another provider, such as docker"
+
+
+def diagnose(chosen: Path | None) -> Iterable[Finding]:
+    """Say which bubblewrap there is, and try whether it makes what a sandbox is made of."""
+    program = find_program(chosen)
+    with tempfile.TemporaryDirectory(prefix="agentix-") as folder:
+        command = [str(program), *ISOLATION, "--unshare-net", "--ro-bind", "/", "/"]
+        command += ["--proc", "/proc", "--dev", "/dev"]
+        command += ["--overlay-src", folder, "--tmp-overlay", folder, "--", "true"]
+        tried = subprocess.run(
+            command, capture_output=True, text=True, timeout=_PATIENCE, check=False
+        )
+    if tried.returncode != 0:
+        said = tried.stderr.strip() or f"exit status {tried.returncode}"
+        yield Finding("problem", explain(tried.stderr) or f"bubblewrap failed: {said}")
+    else:
+        yield Finding("ok", f"{version_of(program)}, makes namespaces and overlays")
 
 
 def refused_overlay(output: str) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-_ISOLATION = (
+ISOLATION = (
     *("--unshare-user", "--disable-userns", "--cap-drop", "ALL"),
     *("--unshare-pid", "--as-pid-1", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"),
     "--new-session",
@@ -68,7 +68,7 @@ def options_for(
     _check(image)
     workdir = f"/{(image.run.working_dir or '').lstrip('/')}"
     root = compose(image, bundle, mounted)
-    options: list[str | Content] = [*_ISOLATION, "--uid", str(user.uid), "--gid", str(user.gid)]
+    options: list[str | Content] = [*ISOLATION, "--uid", str(user.uid), "--gid", str(user.gid)]
     if not image.host:  # whose own name is in its own /etc/hosts
         options += ["--hostname", folder.sandbox_id]
     if config.network == "none":

@@ -49,6 +49,14 @@ def _installed() -> Path | None:
     return Path(found) if found else None
 
 
+def version_of(program: Path) -> str:
+    """Return the version of a *program* that :func:`find_program` gave."""
+    result = subprocess.run(
+        [program, "--version"], capture_output=True, text=True, timeout=20, check=True
+    )
+    return str(result.stdout.split()[-1])
+
+
 @functools.cache
 def _problem(program: Path) -> str | None:
     """Say why *program* cannot be used, or None; it does not change while this process lives."""

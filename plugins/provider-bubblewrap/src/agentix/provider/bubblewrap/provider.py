@@ -11,7 +11,7 @@ from agentix.errors import ImageError, ProviderError
 from agentix.progress import SILENT
 from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxProvider
 from agentix.provider.bubblewrap.config import BubblewrapProviderConfig
-from agentix.provider.bubblewrap.diagnosis import explain, refused_overlay
+from agentix.provider.bubblewrap.diagnosis import diagnose, explain, refused_overlay
 from agentix.provider.bubblewrap.layout import mounts
 from agentix.provider.bubblewrap.options import options_for
 from agentix.provider.bubblewrap.process import start
@@ -24,6 +24,7 @@ from agentix.provider.kit import (
     SandboxProcesses,
     account,
     delete_recorded,
+    emulator,
     get_recorded,
     handle,
     platform_of,
@@ -34,9 +35,11 @@ from agentix.provider.kit import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from agentix.progress import Progress
+    from agentix.provider.base import Finding
     from agentix.provider.bubblewrap.layout import Mounts
     from agentix.provider.kit import CachedBundle, HostedProcess, Image, Stop
 
@@ -137,6 +140,10 @@ class BubblewrapProvider(SandboxProvider):
             folder.record(SandboxProcesses(below[0], process.itself).facts())
         return handle(folder)
 
+    def diagnose(self) -> Iterable[Finding]:
+        """Say which bubblewrap there is, and whether it may make namespaces here."""
+        return diagnose(self.config.program)
+
     async def delete(self, sandbox_id: SandboxId) -> None:
         """End the sandbox and remove its folder; nothing happens when it is gone already."""
         await delete_recorded(
@@ -171,11 +178,9 @@ class BubblewrapProvider(SandboxProvider):
         bundle = BundleCache().open(config.bundle, progress=self._progress)
         bundle.check_protocol()
         bundle.check_platform(config.platform or machine)
-        if bundle.manifest.platform != machine:
-            raise ProviderError(
-                f"bundle {bundle.manifest.title} is for {bundle.manifest.platform}, "
-                f"but this machine is {machine}; bubblewrap emulates nothing"
-            )
+        built_for = bundle.manifest.platform
+        if built_for != machine:
+            _require_emulator(bundle, machine)
         image = ImageStore(
             self.config.cache,
             pull=self.config.pull,
@@ -184,9 +189,21 @@ class BubblewrapProvider(SandboxProvider):
             stop=stop,
         ).open(config.image)
         made_for = image.platform or (None if image.host else platform_of(image.root))
-        if made_for not in (None, machine):
+        if made_for not in (None, built_for):
             raise ImageError(
-                f"image {image.label} is for {made_for}, but the bundle and this machine are for "
-                f"{machine}; use an image for {machine}"
+                f"image {image.label} is for {made_for}, but the bundle is for {built_for}; "
+                f"use an image for {built_for}"
             )
         return program, image, bundle
+
+
+def _require_emulator(bundle: CachedBundle, machine: str) -> None:
+    """Raise ProviderError unless the kernel runs the bundle's programs, in whichever root."""
+    built_for = bundle.manifest.platform
+    found = emulator(built_for)
+    if found is None or not found.everywhere:
+        raise ProviderError(
+            f"bundle {bundle.manifest.title} is for {built_for}, but this machine is {machine}, "
+            f"where nothing emulates the other: build the bundle with --platform {machine}, or "
+            "register an emulator with binfmt_misc and the flag F (Debian: qemu-user-static)"
+        )

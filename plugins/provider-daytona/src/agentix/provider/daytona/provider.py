@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NoReturn
 
 from agentix.errors import ProviderError
-from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxProvider
+from agentix.provider.base import Finding, Sandbox, SandboxConfig, SandboxId, SandboxProvider
 from agentix.provider.daytona.config import DaytonaProviderConfig
 from agentix.provider.kit import quoted
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from agentix.provider.base import DeployedBundle
@@ -24,6 +25,15 @@ class DaytonaProvider(SandboxProvider):
 
     def __init__(self, config: DaytonaProviderConfig | None = None) -> None:
         self.config = config or DaytonaProviderConfig()
+
+    def diagnose(self) -> Iterable[Finding]:
+        """Say that it cannot make any yet, and what its configuration lacks."""
+        try:
+            self.config.complete()
+        except ProviderError as error:
+            yield Finding("problem", f"a stub so far, and {error}")
+        else:
+            yield Finding("problem", "a stub so far, which only checks its configuration")
 
     async def create(self, config: SandboxConfig) -> Sandbox:
         """Check the configuration; then raise NotYet."""

@@ -43,8 +43,9 @@ class Engine:
     Every method raises ProviderError when the engine cannot be reached or refuses.
     """
 
-    def __init__(self, where: Address) -> None:
+    def __init__(self, where: Address, *, timeout: int = TIMEOUT) -> None:
         self.where = where
+        self._timeout = timeout
         self.peer: int | None = None
         """The process that listens, where the kernel says which one it is."""
         self._connected: docker.APIClient | None = None
@@ -61,15 +62,17 @@ class Engine:
         if not self.where.url.isprintable():  # it would be told in pieces
             raise ProviderError(no_such_way(self.where.kind, self.where.url))
         if self.where.remote:
-            self._connected = transport.client(self.where, timeout=TIMEOUT)
+            self._connected = transport.client(self.where, timeout=self._timeout)
             return
         if self.where.ours:
             service.ensure(self.where.path)
-        self.peer = _knock(self.where)
+        self.peer = _knock(self.where, self._timeout)
         # Podman takes half a second to tell its version, and speaks this one since its third.
         version = "1.41" if self.where.kind == "podman" else None
         with self._explained("agree on a version of its API"):
-            self._connected = docker.APIClient(self.where.url, version=version, timeout=TIMEOUT)
+            self._connected = docker.APIClient(
+                self.where.url, version=version, timeout=self._timeout
+            )
 
     def close(self) -> None:
         """Close the connection, if there is one."""
@@ -80,6 +83,12 @@ class Engine:
     def _api(self) -> docker.APIClient:
         assert self._connected is not None, "connect() comes first"  # noqa: S101 - a slip of ours
         return self._connected
+
+    def facts(self) -> Mapping[str, Any]:
+        """Return what the engine says of itself."""
+        with self._explained("say what it is"):
+            found: Mapping[str, Any] = self._api.info()
+        return found
 
     def ability(self) -> Ability:
         """Return what the engine runs, and what it can limit."""
@@ -250,21 +259,21 @@ class Engine:
             if any(
                 isinstance(e, requests.Timeout | TimeoutError) for e in (error, error.__cause__)
             ):
-                message = f"did not answer within {TIMEOUT} s, asked to {what}"
+                message = f"did not answer within {self._timeout} s, asked to {what}"
                 engine = f"the {where.kind.title()} engine at {where.url}"
                 raise ProviderError(f"{engine} {message}") from error
             message = f"{where.kind} cannot {what} at {where.url}: {one_line(error)}"
             raise ProviderError(message) from error
 
 
-def _knock(where: Address) -> int | None:
+def _knock(where: Address, timeout: int) -> int | None:
     """Return who listens, if that can be told; raise ProviderError when nobody does.
 
     The SDK would hide why and leak the socket.
     """
     try:
         with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(TIMEOUT)
+            probe.settimeout(timeout)
             probe.connect(str(where.path))
             size = struct.calcsize("3i")
             answer = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)

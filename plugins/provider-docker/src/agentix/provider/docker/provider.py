@@ -26,6 +26,7 @@ from agentix.provider.docker import (
 )
 from agentix.provider.docker.address import Address, locate
 from agentix.provider.docker.config import DockerProviderConfig
+from agentix.provider.docker.diagnosis import diagnose
 from agentix.provider.docker.engine import TIMEOUT, Engine
 from agentix.provider.docker.leftovers import removed_meanwhile
 from agentix.provider.docker.problems import RefusedError
@@ -46,11 +47,11 @@ from agentix.provider.kit import (
 
 if TYPE_CHECKING:
     import builtins
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterable
     from pathlib import Path
 
     from agentix.progress import Progress
-    from agentix.provider.base import DeployedBundle, ListedSandbox, SandboxConfig
+    from agentix.provider.base import DeployedBundle, Finding, ListedSandbox, SandboxConfig
     from agentix.provider.docker.facts import Ability, Image
     from agentix.provider.kit import CachedBundle
 
@@ -66,6 +67,10 @@ class DockerProvider(SandboxProvider):
         self._progress = progress
         self._abilities: dict[Address, Ability] = {}
         self._low: set[Address] = set()  # engines that cannot give the limits they would
+
+    def diagnose(self) -> Iterable[Finding]:
+        """Say which engine there is, and what it may do; none is started."""
+        return diagnose(self._kind)
 
     async def create(self, config: SandboxConfig) -> Sandbox:
         """Start a container from the image and return it once its runtime answers."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from agentix import platforms
 from agentix.errors import ImageError, ProviderError
-from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxProvider
+from agentix.provider.base import Finding, Sandbox, SandboxConfig, SandboxId, SandboxProvider
 from agentix.provider.kit import (
     BundleCache,
     HostedProcess,
@@ -33,7 +33,7 @@ from agentix.provider.uv.environments import Environments
 from agentix.provider.uv.program import Uv, find_program
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from agentix.provider.kit import CachedBundle, Stop
@@ -57,6 +57,11 @@ class UvProvider(SandboxProvider):
 
     def __init__(self, config: UvProviderConfig | None = None) -> None:
         self.config = config or UvProviderConfig()
+
+    def diagnose(self) -> Iterable[Finding]:
+        """Say which uv there is, and what it does not do."""
+        program = find_program(self.config.program)
+        yield Finding("note", f"{program}; it isolates nothing: tasks see and change this machine")
 
     async def create(self, config: SandboxConfig) -> Sandbox:
         """Return a new sandbox that answers, and warn that it isolates nothing.
