@@ -1,0 +1,168 @@
+"""``agentix bundle``: what is in a bundle, and how two of them differ."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from agentix.cli.output import Format, FormatOption, print_json
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from agentix.bundle.comparison import Change, Comparison, PathChange
+    from agentix.bundle.inventory import Package, Tool
+    from agentix.bundle.manifest import Manifest
+
+_SHOWN = 10  # differing files of one store path
+_HASH = 33  # characters before the name of a store path
+_WHAT = "A .bundle.tar, a cache entry, sha256-…, or a nix result."
+
+BundleArgument = Annotated[str, typer.Argument(help=_WHAT)]
+
+app = typer.Typer(no_args_is_help=True, add_completion=False)
+
+
+@app.callback()
+def _bundle() -> None:
+    """Look into bundles, and compare them."""
+
+
+@app.command("inspect")
+def _inspect(
+    bundle: BundleArgument,
+    sbom: Annotated[
+        bool, typer.Option("--sbom", help="Print a bill of materials: CycloneDX 1.6, JSON.")
+    ] = False,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Show what a bundle is made of: versions, licences, programs and sizes."""
+    from agentix.bundle.view import look_into, programs
+
+    with look_into(bundle) as view:
+        manifest, digest = view.manifest, view.digest()
+        if sbom:
+            from agentix.bundle.sbom import cyclonedx
+
+            print_json(cyclonedx(manifest, digest))
+        elif form is Format.JSON:
+            facts = {"digest": f"sha256:{digest}", "tar_size": view.size}
+            total = sum(content.size for content in manifest.closure.values())
+            commands = {"size": total, "commands": programs(view)}
+            print_json(facts | commands | manifest.model_dump(mode="json"))
+        else:
+            for line in _described(manifest, digest, view.size, programs(view)):
+                typer.echo(line)
+
+
+@app.command("diff")
+def _diff(
+    old: BundleArgument,
+    new: BundleArgument,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Say in what two bundles differ, and why. Exits with 0 when they are the same, else with 1."""
+    from agentix.bundle.comparison import compare
+    from agentix.bundle.view import look_into
+
+    with look_into(old) as one, look_into(new) as other:
+        found = compare(one, other)
+    if form is Format.JSON:
+        print_json(_document(found))
+    else:
+        for line in _told(found):
+            typer.echo(line)
+    if not found.same:
+        raise typer.Exit(1)
+
+
+def _described(
+    manifest: Manifest, digest: str, size: int | None, commands: list[str]
+) -> Iterator[str]:
+    total = sum(content.size for content in manifest.closure.values())
+    tar = "" if size is None else f"a tar of {_size(size)}, "
+    yield f"{manifest.title} for {manifest.platform}"
+    yield f"digest    sha256:{digest}"
+    yield f"python    {manifest.python} ({manifest.toolchain}, {manifest.libc})"
+    yield f"agentix   {manifest.agentix}, protocol {manifest.protocol}"
+    yield f"size      {tar}{len(manifest.closure)} store paths of {_size(total)}"
+    yield f"commands  {', '.join(commands) or 'none'}"
+    for title, items in (
+        ("packages", manifest.packages),
+        ("tools", manifest.tools),
+        ("base", manifest.base),
+    ):
+        if items:
+            yield f"\n{title} ({len(items)})"
+            yield from _items(items)
+    yield f"\nstore paths ({len(manifest.closure)}), the largest first"
+    contents = sorted(manifest.closure.items(), key=lambda item: (-item[1].size, item[0]))
+    yield from (f"  {_size(content.size):>9}  {name}" for name, content in contents)
+
+
+def _items(items: tuple[Package, ...] | tuple[Tool, ...]) -> Iterator[str]:
+    rows = [
+        (getattr(item, "name", None) or getattr(item, "package", ""), item.version, item.licences)
+        for item in items
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    for name, version, licences in rows:
+        licence = ", ".join(text.rpartition(":: ")[2] for text in licences)
+        yield f"  {name:<{widths[0]}}  {version:<{widths[1]}}  {licence or '?'}".rstrip()
+
+
+def _size(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
+
+
+def _told(found: Comparison) -> Iterator[str]:
+    if found.same:
+        yield f"the same: sha256:{found.digests[0]}"
+        return
+    yield from (_change(change) for change in found.changes)
+    for path in found.paths:
+        yield from _path(path)
+
+
+def _change(change: Change) -> str:
+    kind = "" if change.kind in ("bundle", "package") else f"{change.kind} "
+    name = f"{kind}{change.name}"
+    if change.old is None:
+        return f"{name} {change.new} added"
+    if change.new is None:
+        return f"{name} {change.old} removed"
+    if change.old == change.new:
+        return f"{name} {change.old}, with other content"
+    return f"{name} {change.old} → {change.new}"
+
+
+def _path(path: PathChange) -> Iterator[str]:
+    old, new = path.old or "", path.new or ""
+    if path.kind in ("added", "removed"):
+        yield f"{path.kind}: {old or new}"
+        return
+    name = new[_HASH:] if old[_HASH:] == new[_HASH:] else f"{old[_HASH:]} → {new[_HASH:]}"
+    if path.kind == "follows":
+        causes = ", ".join(cause[_HASH:] for cause in path.because)
+        other = "is the same, built with something else"
+        yield f"{name}: " + (f"follows {causes}" if causes else other)
+        return
+    yield f"{name}: {path.count} {'path differs' if path.count == 1 else 'paths differ'}" + (
+        ", though built from the same inputs" if path.kind == "unlike" else ""
+    )
+    # Byte code last: it differs where its source does.
+    files = sorted(path.files, key=lambda file: file.path.endswith(".pyc"))
+    yield from (f"  {file}" for file in files[:_SHOWN])
+    if path.count > _SHOWN:
+        yield f"  and {path.count - _SHOWN} more"
+
+
+def _document(found: Comparison) -> dict[str, Any]:
+    return {
+        "same": found.same,
+        "digests": [f"sha256:{digest}" for digest in found.digests],
+        "changes": [asdict(change) for change in found.changes],
+        "paths": [asdict(path) for path in found.paths],
+    }
