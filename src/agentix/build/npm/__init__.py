@@ -1,0 +1,1 @@
+"""The npm registry, as its user has configured it: which releases there are, and their files."""
