@@ -9,6 +9,7 @@ carry what a caller may want to act on; a third-party cause is chained, never qu
     ├── FetchError                                  an artifact is missing, or not what was locked
     ├── NixError                                    Nix is missing, refuses, or a derivation failed
     ├── BundleError                (ValueError)     a bundle or cache entry is not what it claims
+    ├── DistributionError                           a registry does not take or give a bundle
     ├── ProviderError                               a sandbox cannot be created, found or removed
     │   ├── ProviderNotFound       (LookupError)    no provider of that name is installed
     │   ├── ImageError                              the task image is missing or cannot be used
@@ -60,6 +61,10 @@ class NixError(AgentixError):
 
 class BundleError(AgentixError, ValueError):
     """A bundle file or a cache entry is corrupt, hostile, or of another kind than asked for."""
+
+
+class DistributionError(AgentixError):
+    """A bundle cannot be pushed to a registry or pulled from it."""
 
 
 class ProviderError(AgentixError):

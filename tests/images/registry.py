@@ -164,7 +164,7 @@ class Registry:
     @contextlib.asynccontextmanager
     async def serving(self) -> AsyncIterator[Registry]:
         """Listen on a free port, which docker takes for insecure but fine."""
-        async with self._registry(), aiohttp.ClientSession(auto_decompress=False) as session:
+        async with self.alone(), aiohttp.ClientSession(auto_decompress=False) as session:
             app = web.Application()
             app.router.add_get("/v2/", self._hello)
             app.router.add_route("*", "/{path:.*}", functools.partial(self._pass_on, session))
@@ -205,7 +205,8 @@ class Registry:
             return str(answer.headers.get("Location", ""))
 
     @contextlib.asynccontextmanager
-    async def _registry(self) -> AsyncIterator[None]:
+    async def alone(self) -> AsyncIterator[str]:
+        """Give the address of the registry itself, without a front."""
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -233,7 +234,7 @@ class Registry:
             await eventually_async(
                 functools.partial(_answers, self._behind), "the registry answers", within=30
             )
-            yield
+            yield self._behind
         finally:
             process.kill()
             process.wait()

@@ -26,9 +26,9 @@ from patience import eventually_async
 
 from agentix import platforms
 from agentix.errors import ImageError
-from agentix.reference import Reference
 from agentix.provider.images.store import Image, ImageStore
 from agentix.provider.stopping import stoppable
+from agentix.reference import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -1,0 +1,1 @@
+"""Tests of pushing and pulling bundles."""
