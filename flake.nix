@@ -23,7 +23,7 @@
         );
     in
     {
-      # For flakes of one's own: mkBundle { system = "x86_64-linux"; src = ./project; }
+      # For flakes of one's own: mkBundle { system = "x86_64-linux"; src = ./.; }
       lib.mkBundle =
         { system, ... }@args:
         (import ./nix { inherit system; }).mkBundle (removeAttrs args [ "system" ]);
@@ -41,19 +41,9 @@
 
       checks = forSystems (library: _: { nix = import ./nix/tests/check.nix { inherit library; }; });
 
-      devShells = forSystems (
-        _: system:
-        let
-          pkgs = nixpkgs.legacyPackages.${system};
-        in
-        {
-          default = pkgs.mkShellNoCC {
-            packages = [
-              pkgs.bubblewrap
-              pkgs.uv
-            ];
-          };
-        }
+      # Not in devShells: to check those, `nix flake check` would have to fetch nixpkgs.
+      legacyPackages = forSystems (
+        library: system: { shell = library.shell { pkgs = nixpkgs.legacyPackages.${system}; }; }
       );
     };
 }

@@ -75,6 +75,15 @@ let
   };
   readLock = import ./lock.nix;
   sources = import ./sources.nix;
+  # A lock that was made with this checkout names it by where it was then.
+  checkout =
+    if pathExists ../runtime then
+      {
+        agentix = ../.;
+        agentix-runtime = ../runtime;
+      }
+    else
+      { };
 in
 {
   inherit
@@ -88,12 +97,14 @@ in
     seeds
     sources
     ;
+  shell = import ./shell.nix;
   storeName = import ./store-name.nix;
   mkBundle =
     {
       src,
       lock ? src + "/bundle.lock",
       platform ? host,
+      elsewhere ? checkout,
     }:
     let
       read = readLock lock;
@@ -103,6 +114,7 @@ in
       inherit platform;
       sources = sources.found {
         root = src;
+        inherit elsewhere;
         inherit (read) projects;
       };
     }).bundle;

@@ -3,10 +3,12 @@
 
   `listed` takes exactly the files that a plan names. `found` takes what lies in a project's
   folder, less the folders of other projects and the lock. In a flake Git chose the files, so both
-  give the same path; outside of Git whatever lies there belongs.
+  give the same path; outside of Git whatever lies there belongs. A project whose path leads out of
+  `root`, where a flake may not look, is taken from `elsewhere`, if it is there.
 
   Type: { listed : { root : String, files : [String] } -> Path;
-          found : { root : Path, projects : [{ name, path }] } -> { <name> = Path; } }
+          found : { root : Path, projects : [{ name, path }], elsewhere ? { <name> = Path; } } ->
+                  { <name> = Path; } }
   Example: listed { root = "/home/me/hello"; files = [ "pyproject.toml" "hello.py" ]; }
 */
 let
@@ -51,9 +53,19 @@ let
     };
 
   found =
-    { root, projects }:
+    {
+      root,
+      projects,
+      elsewhere ? { },
+    }:
     let
-      folder = project: toString (root + "/${project.path}");
+      tree =
+        { name, path, ... }:
+        if substring 0 2 path == ".." && elsewhere ? ${name} then
+          elsewhere.${name}
+        else
+          root + "/${path}";
+      folder = project: toString (tree project);
       source =
         project:
         let
@@ -70,7 +82,7 @@ let
           inherit (project) name;
           value = path {
             name = "source";
-            path = root + "/${project.path}";
+            path = tree project;
             filter = file: _: admits file;
           };
         };

@@ -8,6 +8,11 @@
 let
   inherit (builtins)
     attrNames
+    baseNameOf
+    elem
+    elemAt
+    listToAttrs
+    map
     match
     readDir
     toJSON
@@ -22,9 +27,29 @@ let
     platforms
     readLock
     seeds
+    shell
     sources
     storeName
     ;
+
+  # The index does not offer these by themselves; they have to keep their promises all the same.
+  inner = {
+    scripts = import ../scripts.nix;
+    seed = import ../seed.nix { system = "x86_64-linux"; };
+    step = import ../step.nix {
+      system = "x86_64-linux";
+      python = here.toolchain;
+    };
+    inherit (there)
+      bundle
+      busybox
+      environment
+      project
+      toolchain
+      tools
+      wheel
+      ;
+  };
 
   fails = value: !(tryEval "${value}").success;
   inStore = name: value: match "/nix/store/[0-9a-z]{32}-${name}" "${value}" != null;
@@ -59,10 +84,23 @@ let
     pin = pin "debian-12";
     platform = library.host;
   };
+  foreign = if library.host == "linux/amd64" then "linux/arm64" else "linux/amd64";
   there = kit {
     pin = pin "debian-12";
-    platform = if library.host == "linux/amd64" then "linux/arm64" else "linux/amd64";
+    platform = foreign;
   };
+  wheel = there.wheel {
+    package = "six";
+    version = "1.17.0";
+    inherit (six) file;
+    wheel = artifact six;
+  };
+  # Whatever it is for, the build machine's own programs make it.
+  madeHere =
+    name: made:
+    inStore name made
+    && made.system == here.toolchain.system
+    && made.builder == "${here.toolchain}/bin/python3";
   build = locked {
     inherit lock;
     platform = "linux/amd64";
@@ -168,6 +206,174 @@ let
       expected = true;
     };
 
+    sources.testFoundTakesFromElsewhereOnlyWhatLeadsOut = {
+      expr = sources.found {
+        root = tree + "/inner";
+        projects = [
+          {
+            name = "inner";
+            path = ".";
+          }
+          {
+            name = "nested";
+            path = "../where/it/was";
+          }
+        ];
+        elsewhere = {
+          inner = tree;
+          nested = tree + "/only/nested";
+        };
+      };
+      expected = {
+        inherit (found) inner nested;
+      };
+    };
+
+    shell.testHasWhatIsLookedFor = {
+      expr =
+        let
+          name = name: { inherit name; };
+          names = [
+            "bubblewrap"
+            "git"
+            "gnumake"
+            "gnupg"
+            "python3"
+            "skopeo"
+            "uv"
+          ];
+          given = listToAttrs (
+            map (each: {
+              name = each;
+              value = name each;
+            }) names
+          );
+        in
+        map (each: each.name) (shell { pkgs = given // { mkShellNoCC = args: args.packages; }; });
+      expected = [
+        "bubblewrap"
+        "git"
+        "gnumake"
+        "gnupg"
+        "python3"
+        "skopeo"
+        "uv"
+      ];
+    };
+
+    scripts.testTakesExactlyWhatIsNamed = {
+      expr = attrNames (readDir (inner.scripts [ "step.py" ]));
+      expected = [ "step.py" ];
+    };
+
+    seed.testIsTheFolderThatWasAdded = {
+      expr = "${
+        inner.seed {
+          store = "busybox";
+          sha256 = "494cdad037cf7d0a75ee816fc060b92663de1309602aff43c2f9ce55dade4c40";
+        }
+      }";
+      expected = "/nix/store/71fc7s32zl20dc955bhghy5dvalm7ndz-busybox";
+    };
+    step.testHandsItsValueToItsFirstScript = {
+      expr =
+        let
+          made = inner.step {
+            name = "hello";
+            scripts = [
+              "bundle.py"
+              "step.py"
+            ];
+            config.greeting = "hello";
+            allowedReferences = [ ];
+          };
+        in
+        [
+          (baseNameOf (elemAt made.args 3))
+          made.config
+        ];
+      expected = [
+        "bundle.py"
+        "{\"greeting\":\"hello\"}"
+      ];
+    };
+
+    busybox.testIsTheTargets = {
+      expr = "${there.busybox}";
+      expected = "${(seeds foreign).busybox}";
+    };
+    toolchain.testRunsHereWhateverItIsFor = {
+      expr = [
+        there.toolchain.system
+        there.toolchain.multiarch
+        there.toolchain.name
+      ];
+      expected = [
+        here.toolchain.system
+        platforms.${foreign}.multiarch
+        "debian-12-python-3.11"
+      ];
+    };
+    wheel.testIsAnInstalledPackageMadeHere = {
+      expr = madeHere "six-1.17.0" wheel;
+      expected = true;
+    };
+    project.testIsAWheelMadeHere = {
+      expr = madeHere "outer-0.1.0-wheel" (
+        there.project {
+          name = "outer";
+          version = "0.1.0";
+          source = found.outer;
+          backend = here.environment { wheels = [ ]; };
+        }
+      );
+      expected = true;
+    };
+    environment.testRefersToItsWheelsAndToNothingOfTheBuildMachine = {
+      expr =
+        let
+          made = there.environment { wheels = [ wheel ]; };
+        in
+        [
+          (madeHere "environment" made)
+          (elem "${wheel}" (map toString made.allowedReferences))
+          (elem "${here.toolchain}" (map toString made.allowedReferences))
+        ];
+      expected = [
+        true
+        true
+        false
+      ];
+    };
+    tools.testAreMadeHere = {
+      expr = madeHere "tools" (
+        there.tools {
+          declared = [ "jq" ];
+          packages = [
+            {
+              package = "jq";
+              archive = artifact six;
+            }
+          ];
+        }
+      );
+      expected = true;
+    };
+    bundle.testIsMadeHere = {
+      expr = madeHere "bundle" (
+        there.bundle {
+          environment = there.environment { wheels = [ wheel ]; };
+          project = wheel;
+          tools = null;
+          about = {
+            name = "outer";
+            version = "0.1.0";
+          };
+        }
+      );
+      expected = true;
+    };
+
     kit.testHasTheProgramsOfItsPlatformButRunsHere = {
       expr = [
         ("${there.busybox}" == "${here.busybox}")
@@ -220,5 +426,6 @@ let
   };
 in
 {
-  inherit library tests;
+  inherit tests;
+  library = library // inner;
 }
