@@ -2,7 +2,8 @@
   The root of a bundle: `runtime/`, which sandboxes start, and `info.json` about all of it.
 
   Type: { … } -> { environment, project : Derivation, tools : Derivation | null,
-                   about : { name, version, packages, tools, base } } -> Derivation
+                   npm, nix ? [ ] : [Derivation],
+                   about : { name, version, packages, tools, base, plugins ? { } } } -> Derivation
   Example: bundle { … } => "/nix/store/…-bundle" (with runtime/bootstrap.sh)
 */
 {
@@ -17,6 +18,8 @@
   environment,
   project,
   tools,
+  npm ? [ ],
+  nix ? [ ],
   about,
 }:
 step {
@@ -32,12 +35,16 @@ step {
     environment
     toolchain
   ]
+  ++ npm
+  ++ nix
   ++ (if tools == null then [ ] else [ tools ]);
   config = {
     inherit
       about
       busybox
       environment
+      nix
+      npm
       platform
       project
       python

@@ -15,13 +15,14 @@ import licences
 import step
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from email.message import Message
 
 RUNTIME = "/nix/runtime"
 LONGEST = 1000  # characters of a requirement; a manifest admits no more
 # What a tool says that a lock names: which of its packages, and how each is licensed.
 LICENCES = "licences.json"
+NIX_TOOL, SCRIPT = "a Nix tool", "a script"
 
 
 def main() -> None:
@@ -33,9 +34,11 @@ def main() -> None:
     (runtime / "environment").symlink_to(environment)
     bootstrap(runtime / "bootstrap.sh", config["busybox"], environment)
     programs(runtime / "bin", config)
+    others(runtime / "nix", config["nix"])
     # Where our libraries look instead of in the image; see PATHS in toolchain.py.
     (runtime / "cert.pem").symlink_to(toolchain / "etc/ssl/certs/ca-certificates.crt")
     (runtime / "lc").symlink_to(toolchain / "lib/locale")
+    aliases(runtime, config["tools"])
     site = environment / f"lib/python{config['python']}/site-packages"
     value = info(config, step.toolchain(toolchain), site)
     (step.out() / "info.json").write_text(json.dumps(value, indent=2) + "\n")
@@ -48,22 +51,50 @@ def bootstrap(path: Path, busybox: str, environment: Path) -> None:
     path.chmod(0o755)
 
 
+def aliases(runtime: Path, tools: str | None) -> None:
+    """Make the links by which the system tools find their data; see paths.py."""
+    folder = Path(tools, "alias") if tools else None
+    if folder is not None and folder.is_dir():
+        for alias in sorted(folder.iterdir()):
+            (runtime / alias.name).symlink_to(alias.readlink())
+
+
 def programs(folder: Path, config: dict[str, Any]) -> None:
-    """Offer the declared tools' programs, and the project's own scripts before those."""
+    """Offer the tools' programs and the project's own scripts; of one name, the later of these."""
     folder.mkdir()
+    known: dict[str, str] = {}
+    for kind, root in offering(config):
+        for program in sorted((root / "bin").iterdir()) if (root / "bin").is_dir() else ():
+            place = folder / program.name
+            if program.name in known:
+                what = f"{known[program.name]} and {kind}"
+                step.warn(f"{program.name} is {what}; taking the {kind.partition(' ')[2]}")
+                place.unlink()
+            known[program.name] = kind
+            if kind == SCRIPT:
+                place.symlink_to(Path(config["environment"], "bin", program.name))
+                continue
+            dropped = launcher.DROPPED_FOR_OTHERS if kind == NIX_TOOL else launcher.DROPPED
+            place.write_text(launcher.tool(config["busybox"], str(program), dropped))
+            place.chmod(0o755)
+
+
+def offering(config: dict[str, Any]) -> Iterator[tuple[str, Path]]:
+    """Yield what has programs in its ``bin``, and what these are."""
     if config["tools"] is not None:
-        for program in sorted(Path(config["tools"], "bin").iterdir()):
-            wrapper = folder / program.name
-            wrapper.write_text(launcher.tool(config["busybox"], str(program)))
-            wrapper.chmod(0o755)
-    scripts = Path(config["project"], "bin")
-    if scripts.is_dir():
-        for script in sorted(scripts.iterdir()):
-            link = folder / script.name
-            if link.exists():
-                step.warn(f"{script.name} is a system tool and a script; taking the script")
-                link.unlink()
-            link.symlink_to(Path(config["environment"], "bin", script.name))
+        yield "a system tool", Path(config["tools"])
+    yield from (("an npm tool", Path(tool)) for tool in config["npm"])
+    yield from ((NIX_TOOL, Path(tool)) for tool in config["nix"])
+    yield SCRIPT, Path(config["project"])
+
+
+def others(folder: Path, derivations: list[str]) -> None:
+    """Refer to what a Nix file gives, so that all of it is in the bundle, programs or not."""
+    for derivation in derivations:
+        folder.mkdir(exist_ok=True)
+        link = folder / Path(derivation).name
+        if not link.is_symlink():
+            link.symlink_to(derivation)
 
 
 def info(config: dict[str, Any], toolchain: dict[str, Any], site: Path) -> dict[str, Any]:
@@ -71,7 +102,9 @@ def info(config: dict[str, Any], toolchain: dict[str, Any], site: Path) -> dict[
     about = config["about"]
     found = metadata(site)
     names = {normal(p["package"]) for p in about["packages"]}
-    tools = licences_of(Path(config["tools"]) / LICENCES) if config["tools"] else {}
+    tools: dict[str, list[str]] = {}
+    for root in ([config["tools"]] if config["tools"] else []) + config["npm"]:
+        tools |= licences_of(Path(root) / LICENCES)
     return {
         "format": 2,
         "name": about["name"],

@@ -26,6 +26,8 @@ _KNOWN = ("LD_AUDIT", "LD_DEBUG", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_TRACE_LOA
 # Our tools find their libraries by DT_RPATH, which wins over LD_LIBRARY_PATH. What is loaded into
 # every program is dropped: it was made for the image's C library.
 DROPPED = ("LD_AUDIT", "LD_PRELOAD")
+# What others built finds its libraries by DT_RUNPATH, as nixpkgs' programs do, and that comes later.
+DROPPED_FOR_OTHERS = (*DROPPED, "LD_LIBRARY_PATH")
 
 # What a shell cannot have as a variable, or has as one of its own: ``env`` sets it afterwards.
 _LOST = (
@@ -66,15 +68,18 @@ def python(busybox: str, command: list[str], *, append: str | None = None) -> st
     )
 
 
-def tool(busybox: str, program: str) -> str:
-    """Return a launcher of *program*, one of our own that is not a Python."""
+def tool(busybox: str, program: str, dropped: tuple[str, ...] = DROPPED) -> str:
+    """Return a launcher of *program*, one of our own that is not a Python.
+
+    It and its children do without the variables *dropped*.
+    """
     return _script(
         busybox,
         [program],
-        names=DROPPED,
+        names=dropped,
         then='unset "$agentix_name"; continue',
         append=None,
-        otherwise=f"    unset {' '.join(DROPPED)}",
+        otherwise=f"    unset {' '.join(dropped)}",
     )
 
 
