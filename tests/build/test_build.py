@@ -17,7 +17,6 @@ from agentix.build import realise
 from agentix.build.build import build_bundle
 from agentix.build.lock import check_lock
 from agentix.cli.progress import terminal_progress
-from agentix.errors import NixError
 from agentix.nix import program
 from agentix.replacing import draft_of
 
@@ -134,12 +133,6 @@ def test_a_tar_among_the_sources_is_none_of_them(root: Path) -> None:
 
 
 @pytest.mark.slow
-def test_building_twice_to_compare_gives_the_same(root: Path) -> None:
-    first = build_bundle(root)
-    assert build_bundle(root, check=True).sha256 == first.sha256
-
-
-@pytest.mark.slow
 def test_a_link_that_leads_out_is_told_before_somebody_misses_it(
     root: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,20 +140,6 @@ def test_a_link_that_leads_out_is_told_before_somebody_misses_it(
     with terminal_progress() as progress:
         build_bundle(root, progress=progress)
     assert f"warning: {root}/more.py leads out of the source" in capsys.readouterr().err
-
-
-def test_a_project_that_differs_each_time_is_found_out(root: Path) -> None:
-    (root / "backend.py").write_text(
-        "from hatchling.build import *\n"
-        "import uuid\n"
-        "def build_wheel(*a, **k):\n"
-        "    import hatchling.build as real\n"
-        "    open('tiny_job.py', 'a').write(f'x = {uuid.uuid4().hex!r}\\n')\n"
-        "    return real.build_wheel(*a, **k)\n"
-    )
-    with pytest.raises(NixError, match="not reproducible"):
-        build_bundle(root, check=True)
-    assert not (root / "dist").exists()
 
 
 def test_two_builds_at_once_both_succeed(root: Path) -> None:

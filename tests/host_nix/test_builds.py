@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tempfile
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -89,12 +91,35 @@ def test_arguments_reach_the_expression_as_strings(tmp_path: Path, busybox: str)
 def test_building_again_accepts_what_is_equal_and_names_what_is_not(
     expression: Callable[..., Path],
 ) -> None:
-    steady = nix.build(expression("echo always the same > $out", "steady"))
-    assert nix.rebuild(steady) == 1
+    steady = expression("echo always the same > $out", "steady")
+    nix.build(steady)
+    assert nix.rebuild(steady) == nix.Rebuilt(1, ())
     moody = expression("$busybox cat /proc/sys/kernel/random/uuid > $out", "moody")
-    outer = nix.build(expression("$busybox true $moody; echo > $out", "outer", moody=str(moody)))
-    with pytest.raises(NixError, match="moody is not reproducible"):
-        nix.rebuild(outer)
+    outer = expression("$busybox true $moody; echo > $out", "outer", moody=str(moody))
+    nix.build(outer)
+    rebuilt = nix.rebuild(outer)
+    assert rebuilt.steps == 2
+    ((first, second),) = rebuilt.unlike
+    assert (first.name[33:], second.name) == ("moody", f"{first.name}.check")
+    assert first.read_text() != second.read_text()
+
+
+@pytest.mark.nix
+def test_a_step_that_fails_the_second_time_is_an_error_and_leaves_nothing(
+    expression: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A machine on which builds see a file of the host: what only happens there fails elsewhere.
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    (tmp_path / "scratch").mkdir()
+    flag = tmp_path / "flag"
+    script = f"[ ! -e {flag} ] || {{ echo not again; exit 3; }}; echo > $out"
+    once = expression(script, "once")
+    found = replace(nix.find(), sandbox=False)
+    nix.build(once, nix=found)
+    flag.touch()
+    with pytest.raises(NixError, match="building once failed with exit status 3: not again"):
+        nix.rebuild(once, nix=found)
+    assert not list((tmp_path / "scratch").iterdir())
 
 
 @pytest.mark.nix

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from agentix import nix, platforms
 from agentix.build.built import BuiltBundle
+from agentix.build.check import check_steps, check_tar
 from agentix.build.expressions import expressions
 from agentix.build.fetch import fetch, needs
 from agentix.build.lock import current_lock
@@ -58,12 +59,10 @@ def realise(request: Request, offline: bool, check: bool, progress: Progress) ->
         link = Path(scratch, "result")  # keeps a garbage collection away until the tar is written
         store_path = _build(plan, link, store, bring, progress)
         if check:
-            nix.rebuild(store_path, nix=store, progress=progress)
+            check_steps(expressions() / "build.nix", _arguments(link), store, progress)
         written = _export(store_path, plan.output, store, progress, compress=request.compress)
         if check:
-            again = _export(store_path, Path(scratch, "again.tar"), store, progress)
-            if again.sha256 != written.sha256:
-                raise BundleError(f"writing {plan.output.name} twice gave different bytes")
+            check_tar(written.path, store_path, nix.closure(store_path, nix=store), progress)
     bundle = BuiltBundle(
         path=written.path,
         sha256=written.sha256,
@@ -104,11 +103,10 @@ def _inputs(plan: Plan) -> Inputs:
 def _build(
     plan: Plan, link: Path, store: Nix, bring: Callable[..., bool], progress: Progress
 ) -> Path:
-    file = link.with_name("plan.json")
-    file.write_text(plan.dumps(), encoding="utf-8")
+    arguments = _arguments(link)
+    Path(arguments["plan"]).write_text(plan.dumps(), encoding="utf-8")
 
     def attempt() -> Path:
-        arguments = {"plan": str(file)}
         return nix.build(
             expressions() / "build.nix", arguments, out_link=link, nix=store, progress=progress
         )
@@ -120,6 +118,10 @@ def _build(
         if error.returncode is None or not bring(thorough=True):
             raise
         return attempt()
+
+
+def _arguments(link: Path) -> dict[str, str]:
+    return {"plan": str(link.with_name("plan.json"))}
 
 
 def _export(

@@ -19,6 +19,10 @@ _WARNING = "agentix warning: "  # how a builder of ours begins what it wants to 
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 _DERIVATION = re.compile(r"/nix/store/[0-9a-z]{32}-[0-9A-Za-z+._?=-]+\.drv")
+_UNLIKE = re.compile(
+    r"output '(?P<first>/nix/store/[^']+)' differs from '(?P<second>/nix/store/[^']+)'"
+)
+_KEPT_FOLDER = re.compile(r"note: keeping build directory '(?P<folder>/[^']+)'")
 _STATUS = re.compile(r"exit code (\d+)|due to signal (\d+)")
 
 
@@ -30,10 +34,14 @@ class _Builder:
 
 @dataclass(slots=True)
 class BuildLog:
-    """What happened in one run of Nix, fed line by line; ``warnings`` are our builders' own."""
+    """What happened in one run of Nix, fed line by line.
+
+    ``warnings`` are our builders' own, ``folders`` what Nix left of builds that it was to keep.
+    """
 
     on_built: Callable[[], None]
     warnings: list[str] = field(default_factory=list)
+    folders: list[str] = field(default_factory=list)
     _running: dict[int, _Builder] = field(default_factory=dict)
     _ended: dict[str, _Builder] = field(default_factory=dict)
     _errors: list[str] = field(default_factory=list)
@@ -66,7 +74,11 @@ class BuildLog:
                 self._ended[builder.derivation] = builder
                 self.on_built()
             case {"action": "msg", "level": 0, "msg": str(text)}:
-                self._errors.append(plain(text))
+                said = plain(text)
+                if folder := _KEPT_FOLDER.search(said):
+                    self.folders.append(folder["folder"])
+                else:
+                    self._errors.append(said)
             case {"action": "msg", "level": 1, "msg": str(text)}:
                 self._other.append(plain(text))
 
@@ -74,6 +86,11 @@ class BuildLog:
     def built(self) -> int:
         """How many derivations have been built, or have failed."""
         return len(self._ended)
+
+    def unlike(self) -> list[tuple[str, str]]:
+        """Return the outputs that a second build did not give again, and where that one's are."""
+        found = (_UNLIKE.search(error) for error in self._errors)
+        return sorted({(each["first"], each["second"]) for each in found if each})
 
     def failure(self) -> Failure:
         """Return why the run failed, as far as Nix told."""

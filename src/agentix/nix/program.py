@@ -15,6 +15,7 @@ from agentix.errors import NixError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from pathlib import Path
 
     from agentix.nix.installation import Nix
 
@@ -29,11 +30,13 @@ def run(
     *,
     timeout: float = 120,
     on_line: Callable[[str], None] | None = None,
+    scratch: Path | None = None,
 ) -> str:
     """Run *program* of *nix* and return what it printed.
 
     Whatever interrupts the wait also ends Nix and everything it started. *on_line* gets each line
-    of its standard error. NixError when it fails or takes longer than *timeout* seconds.
+    of its standard error, *scratch* is where builders work instead of in the usual place.
+    NixError when it fails or takes longer than *timeout* seconds.
     """
     command = [str(nix.programs / program), *nix.options(), *arguments]
     tail = _Tail(on_line)
@@ -43,7 +46,7 @@ def run(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.PIPE,
-            env=nix.environment(),
+            env=nix.environment() | ({"TMPDIR": str(scratch)} if scratch else {}),
             process_group=0,
             encoding="utf-8",
             errors="replace",

@@ -68,16 +68,12 @@ def invalid(paths: Iterable[Path], *, nix: Nix | None = None) -> list[Path]:
     return missing
 
 
-def producers(nix: Nix, path: Path) -> list[str]:
-    """Return the derivations that were built on the way to *path*.
+def producers(nix: Nix, derivation: str) -> list[str]:
+    """Return *derivation* and all others that are built on the way to it.
 
     Those with a known result, which were put into the store instead, are left out.
     """
-    query = ["--query", "--deriver", _inside(path)]
-    deriver = run(nix, "nix-store", query).strip()
-    if not deriver.endswith(".drv"):
-        raise NixError(f"the store does not know how {path.name} was built; build it again first")
-    needed = run(nix, "nix-store", ["--query", "--requisites", deriver]).split()
+    needed = run(nix, "nix-store", ["--query", "--requisites", derivation]).split()
     derivations = [name for name in needed if name.endswith(".drv")]
     return [name for name in derivations if not _is_fixed(nix.real(name))]
 

@@ -1,0 +1,98 @@
+"""Building twice to compare: what is the same passes, and what is not is shown."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from tiny_job import AGENTIX
+
+from agentix import nix
+from agentix.build.build import build_bundle
+from agentix.build.check import check_tar
+from agentix.errors import BundleError, NixError
+from agentix.progress import SILENT
+
+pytestmark = pytest.mark.nix
+
+BACKEND = """
+from hatchling.build import *
+import time, uuid
+def build_wheel(*a, **k):
+    import hatchling.build as real
+    open('tiny_job.py', 'a').write(f"x = '{time.time_ns()} {uuid.uuid4().hex}'\\n")
+    return real.build_wheel(*a, **k)
+"""
+KEPT = re.compile(r"compare (\S+) with (\S+)")
+
+
+def kept(message: str) -> tuple[Path, Path]:
+    found = KEPT.search(message)
+    assert found is not None, message
+    first, second = found.groups()
+    return Path(first), Path(second)
+
+
+@pytest.mark.slow
+def test_building_twice_to_compare_gives_the_same(root: Path) -> None:
+    first = build_bundle(root)
+    assert build_bundle(root, check=True).sha256 == first.sha256
+
+
+@pytest.mark.slow
+def test_a_project_that_differs_each_time_is_found_out(root: Path) -> None:
+    (root / "backend.py").write_text(BACKEND)
+    result = subprocess.run(
+        [*AGENTIX, "build", "--check", str(root)], capture_output=True, text=True, timeout=280
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    said = result.stderr.splitlines()[-1]
+    start = "agentix: tiny-job-1.0-wheel is not reproducible, a second build differs in "
+    file = "tiny_job-1.0-py3-none-any.whl: content, member tiny_job.py, line 3: "
+    assert said.startswith(start + file)
+    assert re.match(r""""x = '.+'" → "x = '.+'".*; compare""", said.removeprefix(start + file)), said
+    first, second = kept(said)
+    assert second.name == f"{first.name}.check"
+    wheels = [next(folder.glob("*.whl")).read_bytes() for folder in (first, second)]
+    assert wheels[0] != wheels[1]
+    assert not (root / "dist").exists()
+
+
+def test_a_tar_that_is_not_what_was_written_is_found_out(root: Path, tmp_path: Path) -> None:
+    bundle = build_bundle(root)
+    closure = nix.closure(bundle.store_path)
+    tar = tmp_path / "copy.tar"
+    shutil.copy(bundle.path, tar)
+    check_tar(tar, bundle.store_path, closure, SILENT)
+    with tar.open("r+b") as file:
+        file.seek(bundle.size // 2)
+        byte = file.read(1)
+        file.seek(bundle.size // 2)
+        file.write(bytes([byte[0] ^ 1]))
+    with pytest.raises(
+        BundleError, match=r"copy\.tar is not what writing it again gives"
+    ) as caught:
+        check_tar(tar, bundle.store_path, closure, SILENT)
+    first, second = kept(str(caught.value))
+    assert first == tar
+    assert second.read_bytes() == bundle.path.read_bytes()
+
+
+def test_a_compressed_bundle_is_checked_by_the_tar_in_it(root: Path, tmp_path: Path) -> None:
+    bundle = build_bundle(root, output=tmp_path, compress=True)
+    check_tar(bundle.path, bundle.store_path, nix.closure(bundle.store_path), SILENT)
+
+
+def test_a_step_that_cannot_be_built_again_is_no_difference(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> nix.Rebuilt:
+        raise NixError("building x failed with exit status 1: no space left on device")
+
+    monkeypatch.setattr(nix, "rebuild", fails)
+    with pytest.raises(NixError, match="no space left"):
+        build_bundle(root, check=True)
+    assert not (root / "dist").exists()
