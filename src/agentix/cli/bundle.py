@@ -1,12 +1,14 @@
-"""``agentix bundle``: what is in a bundle, and how two of them differ."""
+"""``agentix bundle``: what is in a bundle, how two of them differ, and bundles at registries."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
+from pathlib import Path  # noqa: TC003 - typer reads it
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from agentix.cli.options import Compression, PlatformOption
 from agentix.cli.output import Format, FormatOption, print_json
 
 if TYPE_CHECKING:
@@ -21,13 +23,16 @@ _HASH = 33  # characters before the name of a store path
 _WHAT = "A .bundle.tar, a cache entry, sha256-…, or a nix result."
 
 BundleArgument = Annotated[str, typer.Argument(help=_WHAT)]
+InsecureOption = Annotated[
+    bool, typer.Option("--insecure", help="Allow HTTP without TLS, and not only with this machine.")
+]
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
 @app.callback()
 def _bundle() -> None:
-    """Look into bundles, and compare them."""
+    """Look into bundles, compare them, and bring them to registries and back."""
 
 
 @app.command("inspect")
@@ -76,6 +81,64 @@ def _diff(
             typer.echo(line)
     if not found.same:
         raise typer.Exit(1)
+
+
+@app.command("push")
+def _push(
+    bundle: BundleArgument,
+    reference: Annotated[str, typer.Argument(metavar="REGISTRY/NAME[:TAG]", help="Where to.")],
+    compress: Annotated[
+        Compression, typer.Option("--compress", help="How to send what is not there yet.")
+    ] = Compression.ZSTD,
+    insecure: InsecureOption = False,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Send a bundle to an OCI registry, but for what that has already."""
+    from agentix.cli.progress import terminal_progress
+    from agentix.distribution import push
+
+    with terminal_progress() as progress:
+        pushed = push(
+            bundle,
+            reference,
+            compress=compress is Compression.ZSTD,
+            insecure=insecure,
+            progress=progress,
+        )
+    if form is Format.JSON:
+        print_json(asdict(pushed))
+    else:
+        typer.echo(f"{pushed.reference}\n{pushed.bundle}")
+
+
+@app.command("pull")
+def _pull(
+    reference: Annotated[
+        str, typer.Argument(metavar="REGISTRY/NAME[:TAG|@sha256:…]", help="Which one.")
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", help="Write a .tar(.zst) or into a folder.  [default: the cache]"
+        ),
+    ] = None,
+    platform: PlatformOption = None,
+    insecure: InsecureOption = False,
+    form: FormatOption = Format.TEXT,
+) -> None:
+    """Fetch a bundle from an OCI registry, but for what the cache has already."""
+    from agentix.cli.progress import terminal_progress
+    from agentix.distribution import pull
+
+    with terminal_progress() as progress:
+        pulled = pull(
+            reference, platform=platform, output=output, insecure=insecure, progress=progress
+        )
+    if form is Format.JSON:
+        print_json(asdict(pulled) | {"path": str(pulled.path)})
+    else:
+        typer.echo(f"{pulled.name} {pulled.version} for {pulled.platform}", err=True)
+        typer.echo(f"{pulled.path}\n{pulled.bundle}")
 
 
 def _described(
