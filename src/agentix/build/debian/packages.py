@@ -14,18 +14,14 @@ from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Protocol
 
 from agentix.build.artifact import Artifact
+from agentix.build.debian.corrections import corrections
 from agentix.errors import LockError
 from agentix.nix.paths import store_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-# Only maintainer scripts need these, and a bundle runs none.
-ONLY_FOR_INSTALLING = frozenset(
-    {"adduser", "cdebconf", "debconf", "debconf-2.0", "dpkg", "init-system-helpers", "install-info"}
-    | {"media-types", "mime-support", "readline-common", "sensible-utils", "ucf"}
-)
-_BASE = re.compile(r"gcc-[0-9]+-base")  # a changelog that gcc's libraries share
+    from agentix.build.debian.corrections import Corrections
 
 _RUNS = re.compile(r"([^0-9]*)([0-9]*)")
 _DEPENDENCY = re.compile(
@@ -109,12 +105,20 @@ def parse_depends(text: str) -> Iterator[list[Dependency]]:
         yield alternatives
 
 
-def closure(index: Index, roots: Iterable[str], *, without: Collection[str] = ()) -> list[Package]:
+def closure(
+    index: Index,
+    roots: Iterable[str],
+    *,
+    without: Collection[str] = (),
+    corrected: Corrections | None = None,
+) -> list[Package]:
     """Return the packages that *roots* need, themselves included, sorted by name.
 
-    A package in *without* counts as present: it is neither returned nor looked into. Raises
-    LockError for a name that the index does not have, and for a dependency nothing fulfils.
+    A package in *without* counts as present: it is neither returned nor looked into. What packages
+    say of their dependencies is *corrected* by a table, the usual one when there is none.
+    Raises LockError for a name that the index does not have, and for a dependency nothing fulfils.
     """
+    corrected = corrected or corrections()
     chosen: dict[str, Package] = {}
     todo = [_named(index, root) for root in roots if root not in without]
     open_choices: list[tuple[Package, list[Dependency]]] = []
@@ -123,14 +127,24 @@ def closure(index: Index, roots: Iterable[str], *, without: Collection[str] = ()
             wanted_by, alternatives = open_choices.pop(0)
             if not _met(alternatives, chosen, without):
                 providers = _providers(index, alternatives, wanted_by)
-                if not any(_ignored(provider.name, without) for provider in providers):
+                if not any(
+                    p.name in without or corrected.drops(wanted_by.name, p.name) for p in providers
+                ):
                     todo.append(providers[0])
             continue
         package = todo.pop(0)
         if package.name in chosen:
             continue
         chosen[package.name] = package
-        for alternatives in parse_depends(package.depends):
+        dependencies = list(parse_depends(package.depends))
+        # What is present is not looked into, but may need what is not.
+        named = (wanted.name for alternatives in dependencies for wanted in alternatives)
+        for name in dict.fromkeys([package.name, *(n for n in named if n in without)]):
+            added = (index.package(n) for n in corrected.adds(name) if n not in without)
+            todo += [more for more in added if more is not None]
+        for alternatives in dependencies:
+            if any(corrected.drops(package.name, wanted.name) for wanted in alternatives):
+                continue
             if _met(alternatives, chosen, without):
                 continue
             real = _real(index, alternatives)
@@ -153,10 +167,6 @@ def compare_versions(left: str, right: str) -> int:
     )
 
 
-def _ignored(name: str, without: Collection[str]) -> bool:
-    return name in without or name in ONLY_FOR_INSTALLING or _BASE.fullmatch(name) is not None
-
-
 def _named(index: Index, name: str) -> Package:
     package = index.package(name)
     if package is not None:
@@ -176,7 +186,7 @@ def _met(
     alternatives: Sequence[Dependency], chosen: Mapping[str, Package], without: Collection[str]
 ) -> bool:
     """Say whether a dependency is met by what is there, or by what counts as present."""
-    if any(_ignored(wanted.name, without) for wanted in alternatives):
+    if any(wanted.name in without for wanted in alternatives):
         return True
     return any(_fulfils(p, wanted) for wanted in alternatives for p in chosen.values())
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from agentix.build.artifact import Artifact
 from agentix.build.debian.archive import Archive, find_mirror
+from agentix.build.debian.corrections import corrections
 from agentix.build.debian.packages import closure
 from agentix.errors import ProjectError
 from agentix.platforms import PLATFORMS, PlatformName
@@ -23,13 +24,21 @@ Packages = dict[str, Artifact]
 _PYTHON = ("libpython3-stdlib", "python3", "python3-minimal")
 
 
+def declared_tools(names: Sequence[str]) -> list[str]:
+    """Return *names*, each once and in their order, less the data that every bundle has.
+
+    The order matters: of a program that two packages have, the first one's is taken.
+    """
+    return [name for name in dict.fromkeys(names) if not corrections().is_present(name)]
+
+
 def refuse_what_is_there(names: Sequence[str], toolchain: Toolchain) -> None:
     """Raise ProjectError when one of *names* is what every bundle of *toolchain* has anyway.
 
     A second interpreter or C library beside the bundle's own would be used by none of its parts.
     """
     known = set(_PYTHON).union(*(toolchain.names(platform) for platform in PLATFORMS))
-    for name in names:
+    for name in declared_tools(names):
         if name in known:
             raise ProjectError(
                 f"[tool.agentix] system: {name!r} is already part of every bundle, by its "
@@ -45,6 +54,7 @@ async def lock_system_tools(
     They come from the toolchain's own suite, so that their libraries are the toolchain's. Raises
     LockError for a name that the suite does not have.
     """
+    names = declared_tools(names)
     if not names:
         return {platform: {} for platform in PLATFORMS}
     archive = Archive(await find_mirror())
@@ -64,7 +74,7 @@ def kept_system_tools(
     """Return what *previous* locked for the same tools, or None when that no longer fits."""
     if previous is None or previous.toolchain != toolchain.name:
         return None
-    if set(previous.system) != set(names) or set(previous.platforms) != set(PLATFORMS):
+    if set(previous.system) != set(declared_tools(names)) or set(previous.platforms) != set(PLATFORMS):
         return None
     kept: dict[PlatformName, Packages] = {}
     for platform, target in previous.platforms.items():
