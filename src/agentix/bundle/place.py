@@ -80,7 +80,8 @@ class _Spot:
 
 def _first(old: Iterator[bytes], new: Iterator[bytes]) -> _Spot | None:
     offset, line, before, archive = 0, 1, b"", None
-    for one, other in aligned(old, new):
+    pieces = aligned(old, new)
+    for one, other in pieces:
         if archive is None:
             archive = one.startswith(_ZIP) and other.startswith(_ZIP)
         if one != other:
@@ -88,8 +89,10 @@ def _first(old: Iterator[bytes], new: Iterator[bytes]) -> _Spot | None:
             same = one[:at]
             line += same.count(b"\n")
             before = (before + same).rpartition(b"\n")[2][-_KEPT:]
-            kept = slice(at, at + _KEPT)
-            return _Spot(offset + at, line, before, one[kept], other[kept], archive)
+            rest = [one[at:], other[at:]]
+            while max(map(len, rest)) < _KEPT and any(more := next(pieces, ())):
+                rest = [piece + more[side] for side, piece in enumerate(rest)]
+            return _Spot(offset + at, line, before, rest[0][:_KEPT], rest[1][:_KEPT], archive)
         offset += len(one)
         line += one.count(b"\n")
         before = (before + one[-_KEPT:]).rpartition(b"\n")[2][-_KEPT:]
