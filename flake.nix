@@ -26,7 +26,7 @@
       # For flakes of one's own: mkBundle { system = "x86_64-linux"; src = ./.; }
       lib.mkBundle =
         { system, ... }@args:
-        (import ./nix { inherit system; }).mkBundle (removeAttrs args [ "system" ]);
+        (import ./nix { inherit nixpkgs system; }).mkBundle (removeAttrs args [ "system" ]);
 
       packages = forSystems (
         library: _:

@@ -10,8 +10,12 @@
 }:
 let
   inherit (builtins) fromJSON mapAttrs readFile;
-  library = import ./. { inherit system; };
-  inherit (fromJSON (readFile plan))
+  given = fromJSON (readFile plan);
+  # Another nixpkgs than the pinned one, where the plan names it.
+  library = import ./. (
+    { inherit system; } // (if given ? nixpkgs then { inherit (given) nixpkgs; } else { })
+  );
+  inherit (given)
     lock
     name
     platform

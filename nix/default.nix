@@ -1,12 +1,15 @@
 /*
   The index: every function of the library, for builds that run on `system`.
 
-  Type: { system : String, pins ? Path } -> { artifact, kit, locked, readLock, sources, … }
+  Type: { system : String, pins ? Path, nixpkgs ? Path } ->
+        { artifact, kit, locked, readLock, sources, … }
+  `nixpkgs` is looked into only for what asks for `pkgs`.
   Example: (import ./nix { system = "x86_64-linux"; }).mkBundle { src = ./examples/hello-world; }
 */
 {
   system,
   pins ? ./toolchains,
+  nixpkgs ? import ./nixpkgs.nix,
 }:
 let
   inherit (builtins)
@@ -55,6 +58,21 @@ let
     else
       throw "the lock names the toolchain '${name}', which this Agentix does not have; run 'agentix lock'";
 
+  # nixpkgs is imported for the bundle's platform: its binaries come from its cache.
+  asked =
+    { kit, platform }:
+    import ./asked.nix {
+      agentix = library // {
+        inherit platform;
+        target = kit;
+      };
+      pkgs = import nixpkgs {
+        system = platforms.${platform}.nix;
+        config.allowUnfree = true;
+        overlays = [ ];
+      };
+    };
+
   kit = import ./kit.nix {
     inherit
       artifact
@@ -67,6 +85,7 @@ let
   locked = import ./locked.nix {
     inherit
       artifact
+      asked
       host
       kit
       pin
@@ -84,38 +103,40 @@ let
       }
     else
       { };
+  library = {
+    inherit
+      artifact
+      host
+      kit
+      locked
+      pin
+      platforms
+      readLock
+      seeds
+      sources
+      system
+      ;
+    shell = import ./shell.nix;
+    storeName = import ./store-name.nix;
+    mkBundle =
+      {
+        src,
+        lock ? src + "/bundle.lock",
+        platform ? host,
+        elsewhere ? checkout,
+      }:
+      let
+        read = readLock lock;
+      in
+      (locked {
+        lock = read;
+        inherit platform;
+        sources = sources.found {
+          root = src;
+          inherit elsewhere;
+          inherit (read) projects;
+        };
+      }).bundle;
+  };
 in
-{
-  inherit
-    artifact
-    host
-    kit
-    locked
-    pin
-    platforms
-    readLock
-    seeds
-    sources
-    ;
-  shell = import ./shell.nix;
-  storeName = import ./store-name.nix;
-  mkBundle =
-    {
-      src,
-      lock ? src + "/bundle.lock",
-      platform ? host,
-      elsewhere ? checkout,
-    }:
-    let
-      read = readLock lock;
-    in
-    (locked {
-      lock = read;
-      inherit platform;
-      sources = sources.found {
-        root = src;
-        inherit elsewhere;
-        inherit (read) projects;
-      };
-    }).bundle;
-}
+library

@@ -39,7 +39,6 @@ def main() -> None:
     (runtime / "cert.pem").symlink_to(toolchain / "etc/ssl/certs/ca-certificates.crt")
     (runtime / "lc").symlink_to(toolchain / "lib/locale")
     aliases(runtime, config["tools"])
-    aliases(runtime, config["tools"])
     site = environment / f"lib/python{config['python']}/site-packages"
     value = info(config, step.toolchain(toolchain), site)
     (step.out() / "info.json").write_text(json.dumps(value, indent=2) + "\n")
@@ -50,14 +49,6 @@ def bootstrap(path: Path, busybox: str, environment: Path) -> None:
     command = [f"{environment}/libexec/python3", "-I", "-m", "agentix_runtime"]
     path.write_text(launcher.python(busybox, command, append=f"{RUNTIME}/bin"))
     path.chmod(0o755)
-
-
-def aliases(runtime: Path, tools: str | None) -> None:
-    """Make the links by which the system tools find their data; see paths.py."""
-    folder = Path(tools, "alias") if tools else None
-    if folder is not None and folder.is_dir():
-        for alias in sorted(folder.iterdir()):
-            (runtime / alias.name).symlink_to(alias.readlink())
 
 
 def aliases(runtime: Path, tools: str | None) -> None:
@@ -129,6 +120,7 @@ def info(config: dict[str, Any], toolchain: dict[str, Any], site: Path) -> dict[
         ),
         "tools": by_name(tool(t, tools) for t in about["tools"]),
         "base": by_name(tool(t, toolchain["licences"]) for t in about["base"]),
+        **({"plugins": about["plugins"]} if about.get("plugins") else {}),
     }
 
 

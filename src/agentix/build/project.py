@@ -14,10 +14,10 @@ from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from agentix.build.declared import Declared
 from agentix.build.request import BUNDLE_NAME, LONGEST_NAME
-from agentix.build.toolchain import DebianName, PythonMinor
+from agentix.build.toolchain import PythonMinor
 from agentix.errors import ProjectError
-from agentix.validation import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,13 +31,11 @@ LEGACY_REQUIRES = ("setuptools>=40.8.0", "wheel")  # PEP 517's, for a project th
 _T = TypeVar("_T", bound=BaseModel)
 
 
-class Settings(Strict):
+class Settings(Declared):
     """The table ``[tool.agentix]``."""
 
     name: Annotated[str, Field(pattern=BUNDLE_NAME, max_length=LONGEST_NAME)] | None = None
     python: PythonMinor | None = None
-    system: list[DebianName] = Field(default_factory=list)
-    nix: object = None
 
 
 class _ProjectTable(BaseModel):
@@ -135,11 +133,8 @@ def read_project(root: Path) -> Project:
             f"{project.file}: [project] name has more than {LONGEST_NAME} characters, which is too "
             'long for a bundle; give it another one: [tool.agentix] name = "..."'
         )
-    if project.settings.nix is not None:
-        raise ProjectError(
-            f"{project.file}: [tool.agentix] nix is not supported; "
-            'declare Debian packages with system = ["..."] instead'
-        )
+    if (nix := project.settings.nix) is not None and not (root / nix).is_file():
+        raise ProjectError(f"{project.file}: [tool.agentix] nix = {nix!r}: there is no such file")
     return project
 
 

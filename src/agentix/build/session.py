@@ -20,11 +20,13 @@ def open_session(
     *,
     middlewares: Sequence[aiohttp.ClientMiddlewareType] = (),
     authorities: str | None = None,
+    proxy: str | None = None,
 ) -> aiohttp.ClientSession:
     """Return a session that honours the user's proxies, certificates and netrc.
 
     *authorities* is a file of certificates to trust besides the machine's; FetchError when it
-    cannot be read. Each request passes through the *middlewares*.
+    cannot be read. Each request passes through the *middlewares*, and through the *proxy* if one is
+    named here.
     """
     return aiohttp.ClientSession(
         trust_env=True,
@@ -33,6 +35,7 @@ def open_session(
         connector=aiohttp.TCPConnector(limit=connections, ssl=_trusted(authorities)),
         headers={"Accept-Encoding": "identity", "User-Agent": "agentix"},
         middlewares=middlewares,
+        proxy=proxy,
     )
 
 

@@ -40,6 +40,14 @@ class Package(Strict):
     requires: tuple[Requirement, ...] = ()
 
 
+class Needs(Strict):
+    """What a plugin in the bundle has asked for: Debian packages, npm tools, a Nix file of its."""
+
+    system: tuple[Text, ...] = ()
+    npm: tuple[Text, ...] = ()
+    nix: Text | None = None
+
+
 class Tool(Strict):
     """One package of Debian or npm in the bundle; ``file``, ``sha256``, ``size`` are its archive's.
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic import model_validator as _model_validator
 
-from agentix.bundle.inventory import Name, Package, Sha256, Size, Text, Tool
+from agentix.bundle.inventory import Name, Needs, Package, Sha256, Size, Text, Tool
 from agentix.errors import BundleError
 from agentix.validation import Strict, first_fault
 
@@ -33,7 +33,8 @@ class Info(Strict):
     """What the build knows of a bundle: the ``info.json`` of its root store path.
 
     ``base`` lists the Debian packages of the interpreter and its C libraries; bundles of format 1
-    have none, and of packages and tools only name and version.
+    have none, and of packages and tools only name and version. ``plugins`` says which of the
+    packages have asked for tools.
     """
 
     format: Literal[1, 2]
@@ -48,6 +49,7 @@ class Info(Strict):
     packages: tuple[Package, ...]
     tools: tuple[Tool, ...]
     base: tuple[Tool, ...] = ()
+    plugins: dict[Name, Needs] = {}
 
     @_model_validator(mode="after")
     def _has_what_its_format_has(self) -> Self:

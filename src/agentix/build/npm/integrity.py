@@ -36,6 +36,11 @@ class Integrity:
                 return cls(algorithm, digest)
         raise LockError(f"the registry gives no usable hash of {of}, so it cannot be locked")
 
+    def agrees(self, text: str) -> bool:
+        """Say whether *text*, what npm resolved, promises the same file."""
+        other = Integrity.parse(text, of="it")
+        return other.algorithm != self.algorithm or other.digest == self.digest
+
 
 @dataclass(slots=True)
 class Digests:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
+from agentix.build.declared import NPM_NAME, NPM_VERSION
+
 if TYPE_CHECKING:
     from agentix.platforms import Platform
 
@@ -16,9 +18,6 @@ if TYPE_CHECKING:
 _CPU = {"x86_64": "x64", "aarch64": "arm64"}
 _OS, _LIBC = "linux", "glibc"
 
-_PART = r"[A-Za-z0-9~_-][A-Za-z0-9~._-]*"
-NAME = rf"^(@{_PART}/)?{_PART}$"
-VERSION = r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$"
 _SCRIPTS = ("preinstall", "install", "postinstall")
 
 
@@ -46,8 +45,8 @@ class Package(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, populate_by_name=True)
 
-    name: Annotated[str, Field(pattern=NAME, max_length=214)]
-    version: Annotated[str, Field(pattern=VERSION, max_length=128)]
+    name: Annotated[str, Field(pattern=NPM_NAME, max_length=214)]
+    version: Annotated[str, Field(pattern=NPM_VERSION, max_length=128)]
     dependencies: Versions = {}
     optional: Annotated[Versions, Field(alias="optionalDependencies")] = {}
     peers: Annotated[Versions, Field(alias="peerDependencies")] = {}
@@ -134,5 +133,5 @@ def exactly(name: str, spec: str) -> Wanted | None:
     """Return the one release that the dependency *spec* of *name* means, None if it is a choice."""
     if spec.startswith("npm:"):  # another package, under this name
         name, _, spec = spec.removeprefix("npm:").rpartition("@")
-    known = re.fullmatch(NAME, name) and re.fullmatch(VERSION, spec)
+    known = re.fullmatch(NPM_NAME, name) and re.fullmatch(NPM_VERSION, spec)
     return Wanted(name, spec) if known else None

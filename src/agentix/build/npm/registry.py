@@ -177,9 +177,8 @@ class Registry:
     async def _answer(
         self, address: str, what: str, headers: Mapping[str, str]
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        proxy = self.settings.proxy(address)
         try:
-            async with self.session.get(address, headers=headers, proxy=proxy) as response:
+            async with self.session.get(address, headers=headers) as response:
                 status = response.status
                 if status in TRANSIENT:
                     after = retry_after(response.headers.get("Retry-After"))
@@ -219,7 +218,10 @@ async def open_registry(root: Path, patience: Patience | None = None) -> AsyncIt
         return await handler(request)
 
     async with open_session(
-        _AT_ONCE, middlewares=(authorize,), authorities=settings.authorities
+        _AT_ONCE,
+        middlewares=(authorize,),
+        authorities=settings.authorities,
+        proxy=settings.proxy(settings.values["registry"]),
     ) as session:
         registry = Registry(settings, session, patience or Patience())
         try:

@@ -23,6 +23,7 @@ from agentix.build.npm.registry import NotThere
 from agentix.build.npm.tree import FOLDER, place
 from agentix.errors import LockError
 from agentix.text import plain
+from agentix.ungrouped import ungrouped
 from agentix.validation import first_fault
 
 if TYPE_CHECKING:
@@ -78,12 +79,15 @@ async def _exact(registry: Registry, wanted: Wanted) -> dict[str, Package]:
     versions = {wanted.name: wanted}
     waiting: dict[str, tuple[Wanted, bool]] = {wanted.name: (wanted, False)}
     while waiting:
-        releases = await asyncio.gather(
-            *(_release(registry, one, optional) for one, optional in waiting.values())
-        )
-        names, waiting = list(waiting), {}
-        for name, release in zip(names, releases, strict=True):
-            if release is None:
+        with ungrouped():
+            async with asyncio.TaskGroup() as group:
+                tasks = {
+                    name: group.create_task(_release(registry, one, optional))
+                    for name, (one, optional) in waiting.items()
+                }
+        names, waiting = set(waiting), {}
+        for name, task in tasks.items():
+            if (release := task.result()) is None:
                 continue
             package = tree[place(name)] = release.package
             if package.bundled or package.has_shrinkwrap:

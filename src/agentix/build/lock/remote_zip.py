@@ -1,0 +1,151 @@
+"""Read a few small files of a wheel where it lies, without fetching all of it.
+
+The end of a zip file says where everything in it is, and servers give parts of a file. One that
+does not gives all of it, of which nothing is kept but what was asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import struct
+import tempfile
+import zipfile
+import zlib
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+import aiohttp
+
+from agentix.errors import LockError
+from agentix.patience import TRANSIENT, Patience, retry_after
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_TAIL = 32 * 1024  # bytes; holds the list of files of most wheels, and what they say of themselves
+_END = b"PK\x05\x06"
+_END_SIZE = 22
+_LOCAL_SIZE = 30 + 2 * 65535  # a member's own header at its longest
+_LARGEST = 1024 * 1024  # bytes of one of the files
+_CHUNK = 256 * 1024
+_UNUSABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, ValueError)
+
+
+class _Transient(Exception):  # noqa: N818 - never leaves this module
+    def __init__(self, reason: str, after: float | None = None) -> None:
+        super().__init__(reason)
+        self.after = after
+
+
+async def read_members(
+    session: aiohttp.ClientSession,
+    address: str,
+    file: str,
+    wanted: Callable[[str], bool],
+    *,
+    patience: Patience | None = None,
+) -> Mapping[str, bytes]:
+    """Return the contents of the *wanted* members of the zip *file* at *address*.
+
+    The address may be one of a local file. Raises LockError when it cannot be had or read.
+    """
+    parts = urlsplit(address)
+    if parts.scheme == "file":
+        return await asyncio.to_thread(_from_file, Path(unquote(parts.path)), file, wanted)
+    with tempfile.TemporaryFile() as copy:
+        remote = _Remote(session, address, file, copy, patience or Patience())
+        try:
+            return await remote.read(wanted)
+        except _UNUSABLE as error:
+            raise LockError(f"cannot read {file}: {error}; choose another version of it") from error
+
+
+def _from_file(path: Path, file: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+    try:
+        with path.open("rb") as content, zipfile.ZipFile(content) as archive:
+            names = [name for name in archive.namelist() if wanted(name)]
+            return {name: _checked(archive, name) for name in names}
+    except (OSError, *_UNUSABLE) as error:
+        raise LockError(f"cannot read {file}: {error}; choose another version of it") from error
+
+
+class _Remote:
+    """A sparse copy of a remote file: what has been asked for is in its place."""
+
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        address: str,
+        file: str,
+        copy: IO[bytes],
+        patience: Patience,
+    ) -> None:
+        self._session, self._address, self._file = session, address, file
+        self._copy, self._patience = copy, patience
+
+    async def read(self, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+        start = await self._fetch(f"bytes=-{_TAIL}")
+        self._copy.seek(start)
+        tail = self._copy.read()
+        end = tail.rfind(_END)
+        if end < 0 or len(tail) < end + _END_SIZE:
+            raise zipfile.BadZipFile("it is no zip file")
+        length, offset = struct.unpack_from("<II", tail, end + 12)
+        if offset + length > start + end:
+            raise zipfile.BadZipFile("its list of files lies beyond its end")
+        if offset < start:
+            start = await self._fetch(f"bytes={offset}-{start - 1}")
+        found: dict[str, bytes] = {}
+        with zipfile.ZipFile(self._copy) as archive:
+            for member in archive.infolist():
+                if wanted(member.filename):
+                    first = member.header_offset
+                    last = min(first + member.compress_size + _LOCAL_SIZE, offset)
+                    if first < min(start, last):
+                        await self._fetch(f"bytes={first}-{last - 1}")
+                    found[member.filename] = _checked(archive, member.filename)
+        return found
+
+    async def _fetch(self, part: str) -> int:
+        """Put a part of the file, or all of it, into its place; return where that begins."""
+        for failures in range(1, self._patience.tries + 1):
+            try:
+                async with self._session.get(self._address, headers={"Range": part}) as response:
+                    return await self._place(response, part)
+            except (_Transient, aiohttp.ClientError, ConnectionError, TimeoutError) as error:
+                if failures == self._patience.tries:
+                    raise LockError(self._failed(str(error) or "no answer")) from error
+                await asyncio.sleep(self._patience.delay(failures, getattr(error, "after", None)))
+        raise AssertionError("a patience tries at least once")
+
+    async def _place(self, response: aiohttp.ClientResponse, part: str) -> int:
+        status = f"the server answered {response.status} {response.reason}"
+        if response.status in TRANSIENT:
+            raise _Transient(status, retry_after(response.headers.get("Retry-After")))
+        if response.status not in {200, 206}:
+            raise LockError(self._failed(status))
+        start = 0
+        if response.status == 206:
+            told = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
+            asked = re.match(r"bytes=(\d+)-", part)
+            if told is None or (asked is not None and asked[1] != told[1]):
+                raise zipfile.BadZipFile("the server gives another part than it was asked for")
+            start = int(told[1])
+        self._copy.seek(start)
+        async for chunk in response.content.iter_chunked(_CHUNK):
+            self._copy.write(chunk)
+        self._copy.flush()
+        return start
+
+    def _failed(self, reason: str) -> str:
+        return f"cannot look into {self._file} for what it needs: {reason}; lock again later"
+
+
+def _checked(archive: zipfile.ZipFile, name: str) -> bytes:
+    with archive.open(name) as member:
+        data = member.read(_LARGEST + 1)
+    if len(data) > _LARGEST:
+        raise zipfile.BadZipFile(f"its {name} is larger than {_LARGEST} bytes")
+    return data
