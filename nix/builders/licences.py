@@ -108,7 +108,7 @@ def _declared(text: str) -> list[str]:
 
 def _atoms(names: list[str]) -> list[str]:
     """Take "X and Y" apart; alternatives stay together."""
-    parts = set()
+    parts: set[str] = set()
     for name in names:
         whole = " or " in f" {name} "
         parts |= {name} if whole else set(re.split(r",? and |, ", name))
