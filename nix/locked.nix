@@ -1,7 +1,7 @@
 /*
   Everything that a lock names, built for one platform, and the bundle of it.
 
-  Type: { host, artifact, pin, kit, programs } ->
+  Type: { host, artifact, pin, kit, programs, asked : { kit, platform } -> … (asked.nix) } ->
         { lock : Lock, platform, sources : { <project> = Path; }, name ? lock.name } ->
         { bundle, environment, toolchain : Derivation; }
   Example: (locked { lock = readLock ./bundle.lock; platform = "linux/amd64"; … }).bundle
@@ -12,9 +12,19 @@
   pin,
   kit,
   programs,
+  asked,
 }:
 let
-  inherit (builtins) head map;
+  inherit (builtins)
+    attrNames
+    attrValues
+    concatMap
+    filter
+    head
+    listToAttrs
+    map
+    mapAttrs
+    ;
   # What is known of a locked or pinned artifact, as the manifest tells it.
   known = artifact: {
     inherit (artifact)
@@ -57,6 +67,31 @@ let
       inherit file;
       wheel = artifact locked;
     };
+  # What is built into a wheel: the projects, and releases that have none, whose sources are files
+  # of the lock.
+  project =
+    locked:
+    locked
+    // {
+      path = ".";
+      source =
+        sources.${locked.name} or (throw "there are no sources for the project '${locked.name}'");
+    };
+  release =
+    file:
+    let
+      locked = lock.artifact file;
+    in
+    {
+      inherit (locked) package version;
+      inherit file;
+      name = locked.package;
+      path = ".";
+    }
+    // head (filter (locked: locked.source == file) (lock.releases or [ ]))
+    // {
+      source = artifact locked;
+    };
   made =
     project:
     let
@@ -65,8 +100,12 @@ let
       );
     in
     target.project {
-      inherit (project) name version;
-      source = sources.${project.name} or (throw "there are no sources for the project '${project.name}'");
+      inherit (project)
+        name
+        path
+        source
+        version
+        ;
       backend = here.environment { wheels = map (install here) backend; };
     };
   build =
@@ -76,10 +115,11 @@ let
       inherit (project) version;
       wheel = made project;
     };
-  projects = map build lock.projects;
+  releases = map release (chosen.sources or [ ]);
+  projects = map (locked: build (project locked)) lock.projects;
 
   debs = map lock.artifact chosen.system;
-  environment = target.environment { wheels = map (install target) chosen.wheels ++ projects; };
+  environment = target.environment { wheels = map (install target) chosen.wheels ++ map build releases ++ projects; };
   tools =
     if lock.system == [ ] then
       null
@@ -91,25 +131,102 @@ let
           archive = artifact deb;
         }) debs;
       };
+
+  # Tools from npm, each with its own packages; Node is one of the system's tools.
+  tarballs =
+    let
+      targets = map (tool: tool.targets.${platform}) (lock.npm or [ ]);
+      used = concatMap (target: attrValues target.packages) targets;
+    in
+    attrValues (
+      listToAttrs (
+        map (file: {
+          name = file;
+          value = lock.artifact file;
+        }) used
+      )
+    );
+  npm = map (
+    locked:
+    let
+      wanted = locked.targets.${platform};
+    in
+    target.npm {
+      name = "${locked.name}-${locked.version}";
+      packages = mapAttrs (_: file: artifact (lock.artifact file)) wanted.packages;
+      inherit (wanted) programs;
+      node = if wanted.node then tools else null;
+    }
+  ) (lock.npm or [ ]);
+
+  # What Nix files give: the plugins' first, so that the project's own is taken where both offer.
+  site = "lib/python${pinned.python}/site-packages";
+  plugins = if lock.plugins or null == null then { } else lock.plugins;
+  installed =
+    name:
+    head (
+      map build (map project (filter (locked: locked.name == name) lock.projects))
+      ++ map (install target) (filter (file: (lock.artifact file).package == name) chosen.wheels)
+    );
+  files =
+    map (name: {
+      file = "${installed name}/${site}/${plugins.${name}.nix}";
+      name = "the plugin ${name}'s ${plugins.${name}.nix}";
+    }) (filter (name: plugins.${name} ? nix) (attrNames plugins))
+    ++ (
+      if lock.nix or null == null then
+        [ ]
+      else
+        [
+          {
+            file = sources.${(head lock.projects).name} + "/${lock.nix}";
+            name = "the project's ${lock.nix}";
+          }
+        ]
+    );
+  nix = concatMap (asked {
+    inherit platform;
+    kit = target;
+  }) files;
 in
 {
   inherit environment;
   inherit (target) toolchain;
   bundle = target.bundle {
-    inherit environment tools;
+    inherit
+      environment
+      nix
+      npm
+      tools
+      ;
     project = head projects;
     about = {
       inherit name;
       inherit (lock) version;
       packages =
         map (file: known (lock.artifact file)) chosen.wheels
-        ++ map (project: {
-          package = project.name;
-          inherit (project) version;
+        ++ map (
+          release:
+          let
+            locked = lock.artifact release.file;
+          in
+          {
+            inherit (locked) package version;
+            sha256 = null;
+            source = if locked ? commit then null else locked.sha256;
+            wheel = made release;
+          }
+        ) releases
+        ++ map (locked: {
+          package = locked.name;
+          inherit (locked) version;
           sha256 = null;
-          wheel = made project;
+          wheel = made (project locked);
         }) lock.projects;
-      tools = map known debs;
+      tools =
+        map known debs
+        ++ map (tarball: known tarball // { kind = "npm"; }) tarballs;
+      inherit plugins;
       base = map known pinned.packages.${platform} ++ [ (shell platform) ];
     };
   };

@@ -1,7 +1,9 @@
 /*
   A source tree, built into one wheel by its own PEP 517 backend.
 
-  Type: { … } -> { name, version : String, source : Path, backend : Derivation } -> Derivation
+  Type: { … } -> { name, version : String, source : Path, path ? String, backend : Derivation } ->
+        Derivation
+  `source` is a folder or a source archive, `path` the folder of the project in it.
   `backend` is an environment of the build machine with the locked build requirements. For
   another platform than the build machine's, only a pure wheel will do.
   Example: project { name = "hello-world"; … } => "/nix/store/…" (a folder with one .whl)
@@ -20,6 +22,7 @@ in
   name,
   version,
   source,
+  path ? ".",
   backend,
 }:
 step {
@@ -35,6 +38,7 @@ step {
       hooks
       name
       native
+      path
       platform
       source
       version

@@ -1,4 +1,4 @@
-"""Build a source tree into one wheel with its own PEP 517 backend.
+"""Build a source tree, or what a source archive holds, into one wheel with its PEP 517 backend.
 
 The backend sees a writable copy with the timestamps of 1980 (the first that a zip file can hold),
 no network, and an environment of exactly its locked requirements.
@@ -11,8 +11,10 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
+import zlib
 from email.parser import BytesParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -39,7 +41,11 @@ def main() -> None:
     tree, home, wheels = (workshop / name for name in ("source", "home", "wheels"))
     for folder in (home, wheels):
         folder.mkdir(parents=True)
-    stage(Path(config["source"]), tree)
+    source = Path(config["source"])
+    if source.is_file():
+        source = unpacked(config["name"], source, workshop / "archive")
+    stage(source, tree)
+    tree /= config["path"]
     environ = environment(config, home)
     name = build(config["name"], tree, wheels, f"{config['backend']}/bin/python", environ)
     pure = name.endswith("-none-any.whl")
@@ -54,9 +60,31 @@ def main() -> None:
     shutil.copyfile(wheels / name, step.out() / name)
 
 
+def unpacked(project: str, archive: Path, folder: Path) -> Path:
+    """Unpack a source *archive* into *folder* and return what is in the one folder at its top."""
+    folder.mkdir()
+    try:
+        if archive.name.endswith(".zip"):
+            with zipfile.ZipFile(archive) as zipped:
+                zipped.extractall(folder)  # noqa: S202 - in a sandbox of Nix
+        else:
+            with tarfile.open(archive) as tar:
+                if hasattr(tarfile, "data_filter"):  # nothing outside of the folder, no devices
+                    tar.extraction_filter = tarfile.data_filter
+                tar.extractall(folder)  # noqa: S202 - likewise
+    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, OSError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        step.fail(f"the source archive of the project {project} cannot be unpacked: {reason}")
+    tops = list(folder.iterdir())
+    return tops[0] if len(tops) == 1 and tops[0].is_dir() else folder
+
+
 def stage(source: Path, destination: Path) -> None:
     """Copy *source*, writable and with one timestamp for everything."""
-    shutil.copytree(source, destination, symlinks=True)
+    if source.is_relative_to(destination.parent):
+        source.rename(destination)
+    else:
+        shutil.copytree(source, destination, symlinks=True)
     for path in [destination, *destination.rglob("*")]:
         if not path.is_symlink():
             path.chmod(path.stat().st_mode | 0o200)

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import shutil
 import sys
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -9,7 +11,6 @@ import pytest
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 # A backend inside the project writes a wheel of what it saw.
 BACKEND = """
@@ -43,13 +44,17 @@ def build(
     (backend / "bin").mkdir(parents=True)
     (backend / "bin/python").symlink_to(sys.executable)
 
-    def run(files: Mapping[str, str], *, native: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        files: Mapping[str, str], *, native: bool = True, inner: str = ".", packed: str = ""
+    ) -> subprocess.CompletedProcess[str]:
         source = tmp_path / "source"
         for name, content in files.items():
             path = source / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(content)
             path.chmod(0o444)
+        if packed:
+            source = Path(shutil.make_archive(str(tmp_path / "packed"), packed, source))
         config = {
             "name": "some.Project",
             "version": "1.2.3",
@@ -57,6 +62,7 @@ def build(
             "backend": str(backend),
             "hooks": helpers["hooks"],
             "native": native,
+            "path": inner,
             "platform": "linux/arm64",
         }
         result: subprocess.CompletedProcess[str] = run_step("project.py", config, tmp_path / "out")
@@ -197,3 +203,37 @@ def test_only_a_pure_wheel_serves_another_platform(build: Callable[..., Any]) ->
         f"the project some.Project builds a wheel for this machine only ({name}); "
         "for linux/arm64, build it on such a machine\n"
     )
+
+
+@pytest.mark.parametrize("packed", ["gztar", "bztar", "xztar", "zip"])
+@pytest.mark.parametrize("top", ["a-1.0/", ""])
+def test_a_source_archive_is_built_as_what_is_in_it(
+    tmp_path: Path, build: Callable[..., Any], packed: str, top: str
+) -> None:
+    quiet = backend().replace("json.dumps(seen)", 'json.dumps([seen["files"], seen["stdin"]])')
+    files = {
+        f"{top}libs/a/pyproject.toml": PYPROJECT,
+        f"{top}libs/a/backend.py": quiet,
+        f"{top}README": "",
+    }
+    if not top:
+        files["pyproject.toml"] = "not that of the project"
+    done = build(files, inner="libs/a", packed=packed)
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(tmp_path / "out" / PURE) as archive:
+        text = archive.read("seen.json").decode()
+    found = '"backend.py": [315532800, true], "pyproject.toml": [315532800, true]'
+    assert text == f'[{{{found}}}, ""]'
+
+
+def test_a_damaged_source_archive_is_one_sentence(
+    tmp_path: Path, build: Callable[..., Any]
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(shutil, "make_archive", lambda *_: str(tmp_path / "packed.tar.gz"))
+        (tmp_path / "packed.tar.gz").write_bytes(b"no archive")
+        done = build({}, packed="gztar")
+    assert done.returncode == 1
+    sentence = "the source archive of the project some.Project cannot be unpacked: "
+    assert done.stderr.splitlines()[-1].startswith(sentence)
+    assert len(done.stderr.splitlines()) == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -41,26 +41,32 @@ FileName = Annotated[str, AfterValidator(_file_name)]
 RelativePath = Annotated[str, AfterValidator(_relative)]
 PoolPath = Annotated[str, AfterValidator(_below_archive)]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Commit = Annotated[str, Field(pattern=r"^([0-9a-f]{40}|[0-9a-f]{64})$")]
 Version = Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z.+~:!_-]*$")]
 
 
 class Artifact(Strict):
-    """A wheel, or a Debian package when ``pool`` says where an archive keeps it.
+    """A wheel or source archive, or a Debian package when ``pool`` says where an archive has it.
 
-    ``size`` is None where nobody tells it.
+    ``size`` is None where nobody tells it. ``direct`` says that it is in no index: the project's
+    own settings have its address. With ``commit`` it is no file but the source tree of that Git
+    commit, and ``sha256`` is that of its NAR. ``npm`` says that it is a tarball of npm's.
     """
 
     file: FileName
-    package: Annotated[str, Field(pattern=r"^[0-9A-Za-z][0-9A-Za-z+._-]*$")]
+    package: Annotated[str, Field(pattern=r"^(@[0-9A-Za-z~._-]+/)?[0-9A-Za-z~_][0-9A-Za-z~+._-]*$")]
     version: Version
     sha256: Sha256
     size: Annotated[int, Field(gt=0)] | None = None
     pool: PoolPath | None = None
+    direct: Literal[True] | None = None
+    commit: Commit | None = None
+    npm: Literal[True] | None = None
 
     @property
     def store_path(self) -> str:
-        """Where the store keeps the file."""
-        return fixed_path(store_name(self.file), self.sha256)
+        """Where the store keeps the file, or the tree."""
+        return fixed_path(store_name(self.file), self.sha256, recursive=self.commit is not None)
 
 
 class Seed(Strict):

@@ -11,7 +11,7 @@ from mirror.fetching import bring, stored
 from mirror.offers import index, needed_wheel, wheel
 from mirror.server import status
 
-from agentix.build.fetch.indices import Index, Indices
+from agentix.build.indices import Index, Indices
 from agentix.build.lock.resolution import Resolver
 from agentix.build.toolchain import toolchains
 from agentix.errors import FetchError

@@ -106,25 +106,23 @@ def test_markers_see_the_bundle_not_this_machine(marker: str, holds: bool) -> No
 
 
 def test_a_release_without_a_usable_wheel_is_named_with_the_tags_it_has() -> None:
-    for sdist in (True, False):
-        _, unusable = select(
-            lock(
-                package("good", "py3-none-any"), package("x", "cp310-cp310-win_amd64", sdist=sdist)
-            ),
-            target(),
+    here, elsewhere = package("good", "py3-none-any"), package("x", "cp310-cp310-win_amd64")
+    _, unusable = select(lock(here, elsewhere), target())
+    assert [(u.package, u.reason) for u in unusable] == [
+        (
+            "x",
+            "x 1.0 has no wheel for Python 3.11 on linux/amd64; "
+            "its wheels are for cp310-cp310-win_amd64",
         )
-        assert [(u.package, u.reason) for u in unusable] == [
-            (
-                "x",
-                "x 1.0 has no wheel for Python 3.11 on linux/amd64; "
-                "its wheels are for cp310-cp310-win_amd64",
-            )
-        ]
+    ]
 
 
-def test_a_release_with_only_a_source_archive_says_so() -> None:
-    _, unusable = select(lock(package("x", sdist=True)), target())
-    assert "x 1.0 has no wheel, only a source archive" in unusable[0].reason
+@pytest.mark.parametrize("tags", [[], ["cp310-cp310-win_amd64"]])
+def test_a_release_without_a_usable_wheel_is_taken_as_its_source_archive(tags: list[str]) -> None:
+    selection, unusable = select(lock(package("x", *tags, sdist=True)), target())
+    assert not unusable
+    assert not selection.wheels
+    assert [package.name for package, _ in selection.sources] == ["x"]
 
 
 def test_a_release_of_which_nothing_was_left_is_named() -> None:
@@ -142,18 +140,27 @@ def test_source_trees_are_told_from_wheels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "says"),
+    "source",
     [
-        (
-            {"vcs": {"type": "git", "url": "https://example.org/x", "commit-id": "0" * 40}},
-            "version control",
-        ),
-        (
-            {"archive": {"url": "https://example.org/x.zip", "hashes": {"sha256": "0" * 64}}},
-            "a URL",
-        ),
+        {"vcs": {"type": "git", "url": "https://example.org/x", "commit-id": "0" * 40}},
+        {"archive": {"url": "https://example.org/x.zip", "hashes": {"sha256": "0" * 64}}},
     ],
 )
-def test_version_control_and_urls_are_refused_by_name(source: dict[str, Any], says: str) -> None:
-    with pytest.raises(LockError, match=f"x comes from {says}"):
-        select(lock({"name": "x"} | source), target())
+def test_what_no_index_has_is_a_source(source: dict[str, Any]) -> None:
+    selection, unusable = select(lock({"name": "x", "version": "1.0"} | source), target())
+    assert [package.name for package, _ in selection.sources] == ["x"]
+    assert not unusable
+
+
+def test_a_wheel_at_an_address_of_its_own_is_a_wheel_where_it_runs() -> None:
+    def at(tag: str) -> Pylock:
+        place = {"url": f"https://example.org/x-1.0-{tag}.whl?y#z", "hashes": {"sha256": "0" * 64}}
+        return lock({"name": "x", "version": "1.0", "archive": place})
+
+    selection, _ = select(at("cp38-abi3-manylinux_2_17_x86_64"), target())
+    assert selection.wheels[0][1].filename == "x-1.0-cp38-abi3-manylinux_2_17_x86_64.whl"
+    selection, unusable = select(at("cp38-abi3-manylinux_2_17_x86_64"), target(ARM64))
+    assert not selection.wheels
+    assert "its wheels are for cp38-abi3-manylinux_2_17_x86_64" in unusable[0].reason
+    with pytest.raises(LockError, match=r"x-1\.0-y\.whl is not the name of a wheel"):
+        select(at("y"), target())

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from agentix.build.debian.archive import MIRROR_VARIABLE, find_mirror
-from agentix.build.fetch.indices import Index, Indices
+from agentix.build.indices import Index, Indices
 from agentix.build.lock import uv
 from agentix.errors import FetchError, LockError
 
@@ -28,11 +28,13 @@ async def find_addresses(
 ) -> dict[Artifact, str]:
     """Return where each of *files* is: http, https or file addresses, with credentials in them.
 
-    *project* is the folder whose uv settings apply, *python* the minor version of the lock.
+    Of a Git tree it is the address of its repository, of whatever kind. *project* is the folder
+    whose uv settings apply, *python* the minor version of the lock.
     FetchError names what the configured places do not have.
     """
-    wheels = [file for file in files if file.pool is None]
     packages = [file for file in files if file.pool is not None]
+    direct = [file for file in files if file.direct or file.commit]
+    listed_ones = [file for file in files if file not in packages and file not in direct]
     found: dict[Artifact, str] = {}
     if packages:
         try:
@@ -41,11 +43,38 @@ async def find_addresses(
             raise FetchError(str(error)) from error
         found |= {file: f"{mirror}/{file.pool}" for file in packages}
     indices = Indices(project)
-    for index, group in _groups(wheels, indices):
+    for index, group in _groups(listed_ones, indices):
         listed = await _ask_uv(group, project, python, index)
-        for wheel in group:
-            found[wheel] = indices.with_credentials(_choose(wheel, listed))
-    return found
+        for file in group:
+            found[file] = indices.with_credentials(_choose(file, listed))
+    return found | (await _named(direct, project, python) if direct else {})
+
+
+async def _named(files: Sequence[Artifact], project: Path, python: str) -> dict[Artifact, str]:
+    """Return the addresses that the project's own settings, or its dependencies', have of *files*.
+
+    That is for uv to find out, as when it resolved them: no lock holds an address.
+    """
+    try:
+        lock, base = await uv.compile_requirements(["pyproject.toml"], cwd=project, python=python)
+    except LockError as error:
+        raise FetchError(
+            f"uv cannot say where {files[0].package} {files[0].version} is, "
+            f"which comes from no index: {error}"
+        ) from error
+    known: dict[str, str] = {}
+    for package in lock.packages:
+        source = package.archive or package.vcs
+        if source is not None:
+            local = (base / source.path).resolve().as_uri() if source.path else ""
+            known[package.name] = local or source.url or ""
+    for file in files:
+        if file.package not in known:
+            raise FetchError(
+                f"nothing in {project} says any more where {file.package} {file.version} comes "
+                "from; run `agentix lock`"
+            )
+    return {file: known[file.package] for file in files}
 
 
 def explain_gone(file: Artifact, address: str) -> FetchError:
@@ -88,10 +117,13 @@ async def _ask_uv(
 ) -> list[dict[str, Any]]:
     """Return uv's list of packages with all their files, for exactly these versions."""
     pins = sorted({f"{wheel.package}=={wheel.version}" for wheel in wheels})
+    sources = {file.package for file in wheels if not file.file.endswith(".whl")}
+    wheels_only = sorted({wheel.package for wheel in wheels} - sources) if sources else [":all:"]
     try:
         output = await uv.run(
             *("pip", "compile", "-", "--quiet", "--no-deps", "--universal", "--no-header"),
-            *("--only-binary", ":all:", "--format", "pylock.toml"),
+            *(word for p in wheels_only for word in ("--only-binary", p)),
+            *("--format", "pylock.toml"),
             *("--python", sys.executable, "--python-version", python),
             *(index.options() if index else ()),
             cwd=project,
@@ -130,3 +162,5 @@ def _files_of(wheel: Artifact, packages: list[dict[str, Any]]) -> Iterator[dict[
     for package in packages:
         if package.get("version") == wheel.version:
             yield from package.get("wheels", ())
+            if "sdist" in package:
+                yield package["sdist"]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from agentix import nix
 from agentix.build.fetch.programs import extract
+from agentix.bundle.nar import nar_hash
 from agentix.bundle.staging import acquire
 from agentix.errors import FetchError
 from agentix.folders import cache_folder, writing
@@ -21,7 +22,7 @@ from agentix.folders import cache_folder, writing
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from agentix.build.artifact import Artifact
+    from agentix.build.artifact import Artifact, Seed
     from agentix.build.fetch.needs import Needs
     from agentix.nix import Nix
 
@@ -41,6 +42,9 @@ class Arrivals:
 
     def has(self, file: Artifact) -> bool:
         """Say whether *file* is complete: an earlier run may have ended before it was added."""
+        if file.commit is not None:
+            place = self.place(file)
+            return place.is_dir() and nar_hash(place).sha256 == file.sha256
         try:
             with self.place(file).open("rb") as content:
                 return hashlib.file_digest(content, "sha256").hexdigest() == file.sha256
@@ -49,8 +53,12 @@ class Arrivals:
 
     def add(self, lacking: Needs, store: Nix) -> None:
         """Hand over what has come. Each path is known beforehand, so a wrong one cannot pass."""
-        expected = [store.real(item.store_path) for item in lacking.items]
-        added = nix.add_fixed([self.place(file) for file in lacking.files], nix=store)
+        files = [file for file in lacking.files if file.commit is None]
+        trees = [file for file in lacking.files if file.commit is not None]
+        items: list[Artifact | Seed] = [*files, *trees, *lacking.programs]
+        expected = [store.real(item.store_path) for item in items]
+        added = nix.add_fixed([self.place(file) for file in files], nix=store)
+        added += nix.add_fixed([self.place(tree) for tree in trees], recursive=True, nix=store)
         with tempfile.TemporaryDirectory(dir=self.folder) as scratch:
             roots = []
             for number, program in enumerate(lacking.programs):

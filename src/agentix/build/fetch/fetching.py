@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentix import nix, platforms
 from agentix.build.fetch.arrivals import Arrivals, arrivals
 from agentix.build.fetch.needs import Needs, needs, total_size
-from agentix.ungrouped import ungrouped
-from agentix.errors import FetchError
+from agentix.build.lock.git import check_out
+from agentix.bundle.nar import nar_hash
+from agentix.errors import FetchError, LockError
 from agentix.progress import SILENT, Progress, Step
+from agentix.ungrouped import ungrouped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,11 +143,14 @@ async def _download(
 ) -> int:
     """Bring *wanted* to where they wait; return how many bytes they are."""
     from agentix.build.fetch.addresses import find_addresses
+    from agentix.build.fetch.npm import bring_tarballs
     from agentix.build.session import open_session
     from agentix.patience import Patience
 
+    tarballs = [file for file in wanted if file.npm]
+    others = [file for file in wanted if not file.npm]
     with progress.step("locate") as step:
-        addresses = await find_addresses(wanted, project=project, python=python)
+        addresses = await find_addresses(others, project=project, python=python)
         step.outcome(f"{len(addresses)} files")
     total = total_size(wanted) if all(file.size for file in wanted) else None
     with progress.step("fetch", total=total, unit="bytes") as step:
@@ -152,14 +158,15 @@ async def _download(
             turns = asyncio.Semaphore(_AT_ONCE)
             with ungrouped():
                 async with asyncio.TaskGroup() as group:
+                    patient = patience or Patience()
+                    job = bring_tarballs(tarballs, waiting, project, step, patient, turns)
+                    group.create_task(job)
                     for file, address in addresses.items():
                         place = waiting.place(file)
                         place.parent.mkdir(exist_ok=True)
-                        job = _one(
-                            session, address, file, place, step, patience or Patience(), turns
-                        )
+                        job = _one(session, address, file, place, step, patient, turns)
                         group.create_task(job)
-        size = sum(waiting.place(file).stat().st_size for file in wanted)
+        size = sum(waiting.place(file).stat().st_size for file in wanted if not file.commit)
         step.outcome(f"{len(wanted)} files, {size / 1e6:.1f} MB")
         return size
 
@@ -173,10 +180,13 @@ async def _one(
     patience: Patience,
     turns: asyncio.Semaphore,
 ) -> None:
+    from agentix.build.download import Gone, copy, download, shown
     from agentix.build.fetch.addresses import explain_gone
-    from agentix.build.fetch.download import Gone, copy, download, shown
 
     async with turns:
+        if file.commit is not None:
+            await _tree(file, file.commit, address, place)
+            return
         if address.startswith("file:"):
             await asyncio.to_thread(copy, address, file, place)
             step.advance(file.size or 0)
@@ -192,3 +202,22 @@ async def _one(
             )
         except Gone as error:
             raise explain_gone(file, shown(address)) from error
+
+
+async def _tree(file: Artifact, commit: str, address: str, place: Path) -> None:
+    """Make *place* the tree of a *commit*, if that is what was locked."""
+    draft = place.with_name(f"{place.name}.partial")
+    await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)
+    try:
+        await check_out(address, commit, draft)
+        found = (await asyncio.to_thread(nar_hash, draft)).sha256
+        if found != file.sha256:
+            raise FetchError(
+                f"commit {commit} of {file.package} is not what was locked: expected NAR sha256 "
+                f"{file.sha256}, got {found}; nothing was added. Does a filter of git change files?"
+            )
+        draft.rename(place)
+    except LockError as error:
+        raise FetchError(f"{file.package} {file.version}: {error}") from error
+    finally:
+        await asyncio.to_thread(shutil.rmtree, draft, ignore_errors=True)

@@ -46,11 +46,14 @@ def needs(lock: Lock, platform: PlatformName, builder: PlatformName) -> Needs:
         raise LockError(f"{lock.name} is not locked for {platform}; run `agentix lock`")
     if target.missing:
         raise LockError(f"{lock.name} cannot be built for {platform}: {target.missing}")
-    names = {*target.wheels, *target.system}
-    for project in lock.projects:
-        if reason := project.missing.get(builder):
-            raise LockError(f"{project.name} cannot be built on {builder}: {reason}")
-        names.update(project.backend.get(builder, ()))
+    names = {*target.wheels, *target.sources, *target.system}
+    names.update(file for tool in lock.npm for file in tool.targets[platform].packages.values())
+    releases = [release for release in lock.releases if release.source in target.sources]
+    built = {project.name: project for project in lock.projects}
+    for name, part in (built | {lock.artifacts[r.source].package: r for r in releases}).items():
+        if reason := part.missing.get(builder):
+            raise LockError(f"{name} cannot be built on {builder}: {reason}")
+        names.update(part.backend.get(builder, ()))
     toolchain = pins.toolchains().get(lock.toolchain)
     if toolchain is None:
         known = ", ".join(pins.toolchains())

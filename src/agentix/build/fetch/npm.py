@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from agentix.build.fetch.download import Gone, download, shown
+from agentix.build.download import Gone, download, shown
 from agentix.build.npm.package import Wanted
 from agentix.build.npm.registry import NotThere, open_registry
 from agentix.errors import FetchError, LockError

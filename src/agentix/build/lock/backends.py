@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+
 from agentix.build.lock import uv
 from agentix.build.lock.resolution import Resolution, Resolver, pinned_versions
+from agentix.build.project import read_tree, workspace_root
 from agentix.errors import LockError
 from agentix.platforms import PLATFORMS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agentix.build.artifact import Artifact
-    from agentix.build.lock.file import Lock
+    from agentix.build.lock.file import Lock, LockedProject, LockedRelease
     from agentix.build.project import Backend
 
 # PEP 517's hook, called as a build front end would: in the source tree, isolated from it.
@@ -40,13 +47,12 @@ class Backends:
         self._resolver = resolver
         self._group = group
         self._tasks: dict[tuple[str, ...], asyncio.Task[Resolution]] = {}
-        files = [
-            file
-            for project in (previous.projects if previous else ())
-            for files in project.backend.values()
-            for file in files
-        ]
+        parts: list[LockedProject | LockedRelease] = []
+        if previous is not None:
+            parts = [*previous.projects, *previous.releases]
+        files = [file for part in parts for files in part.backend.values() for file in files]
         self._preferred = pinned_versions(previous, files)
+        self._uv = read_tree(workspace_root(resolver.root)).uv
 
     def expect(self, backend: Backend) -> asyncio.Task[Resolution]:
         """Start resolving *backend* if nobody has; return the task that does."""
@@ -55,16 +61,39 @@ class Backends:
             self._tasks[requirements] = self._group.create_task(self._resolve(requirements))
         return self._tasks[requirements]
 
+    def complete(self, backend: Backend, project: str) -> Backend:
+        """Return *backend* with what uv's user has added to what the *project* itself asks for."""
+        tables = self._uv.get("extra-build-dependencies")
+        for name, listed in tables.items() if isinstance(tables, dict) else ():
+            if canonicalize_name(name) == project and isinstance(listed, list):
+                items = [
+                    item.get("requirement") if isinstance(item, dict) else item for item in listed
+                ]
+                extra = [item for item in items if isinstance(item, str)]
+                return replace(backend, requires=(*backend.requires, *extra))
+        return backend
+
     async def resolve(self, backend: Backend, project: str) -> Resolution:
         """Return the wheels of *backend*'s environment; LockError names the *project*."""
-        resolution = await self.expect(backend)
+        resolution = await self.expect(self.complete(backend, project))
         if resolution.trees:
             listed = ", ".join(resolution.trees)
             raise LockError(
                 f"the build backend of {project} comes from a folder ({listed}), and only "
                 "wheels of one can be locked: publish a wheel of it, or use backend-path"
             )
-        return resolution
+        missing = dict(resolution.missing)
+        for platform, origins in resolution.origins.items():
+            if origins:
+                needed = f"{origins[0].package} {origins[0].version}"
+                missing[platform] = (
+                    f"its build backend needs {needed}, which has no wheel: choose another version "
+                    "with build-constraint-dependencies in [tool.uv]"
+                )
+        files = {platform: f for platform, f in resolution.files.items() if platform not in missing}
+        if resolution.files and not files:
+            raise LockError(f"cannot lock {project}: {next(iter(missing.values()))}")
+        return replace(resolution, files=files, missing=missing, origins={})
 
     def artifacts(self) -> dict[str, Artifact]:
         """Return every file of the backends that were resolved."""
@@ -77,10 +106,16 @@ class Backends:
         if not requirements:
             return Resolution(files=dict.fromkeys(PLATFORMS, ()))
         try:
-            return await self._resolver.resolve([], requirements, preferred=self._preferred)
+            return await self._resolver.resolve(
+                [], requirements, preferred=self._preferred, constraints=self._constraints()
+            )
         except LockError as error:
             listed = ", ".join(requirements)
             raise LockError(f"cannot lock the build backend ({listed}): {error}") from error
+
+    def _constraints(self) -> str:
+        listed = self._uv.get("build-constraint-dependencies")
+        return "\n".join(map(str, listed)) if isinstance(listed, list) else ""
 
 
 async def ask_version(name: str, root: Path, backend: Backend) -> str:
@@ -111,6 +146,14 @@ async def ask_version(name: str, root: Path, backend: Backend) -> str:
 
 
 def _requirements(backend: Backend) -> tuple[str, ...]:
-    """Return what *backend* needs; old versions of setuptools ask for wheel only when they run."""
-    extra = {"wheel"} if backend.entry.startswith("setuptools.") else set()
-    return tuple(sorted({*backend.requires, *extra}))
+    """Return what *backend* needs, also what goes without saying: setuptools, and what it asks for.
+
+    Old versions of setuptools ask for wheel only when they run.
+    """
+    extra = {"setuptools", "wheel"} if backend.entry.startswith("setuptools.") else set()
+    return tuple(sorted({*backend.requires, *(extra - _names(backend.requires))}))
+
+
+def _names(requirements: Sequence[str]) -> set[str]:
+    found = (re.match(r"[A-Za-z0-9._-]+", requirement) for requirement in requirements)
+    return {canonicalize_name(name[0]) for name in found if name is not None}

@@ -15,6 +15,8 @@ from packaging.utils import canonicalize_name
 from pydantic import AfterValidator, BeforeValidator, Field, ValidationError, model_validator
 
 from agentix.build.artifact import Artifact, FileName, RelativePath, Sha256, Version
+from agentix.build.declared import Declared, NixFile
+from agentix.build.lock.tool import LockedTool
 from agentix.build.sources import LOCK_FILE as LOCK_FILE
 from agentix.build.toolchain import DebianName, PythonMinor, ToolchainName
 from agentix.errors import LockError
@@ -33,6 +35,12 @@ def _normalised_name(value: str) -> str:
     return value
 
 
+def _inside(path: str) -> str:
+    if path.split("/")[0] == "..":
+        raise ValueError("must not lead out of the source")
+    return path
+
+
 def _named(artifacts: object) -> object:
     """Give each artifact its name, which is its key in the file."""
     if not isinstance(artifacts, dict):
@@ -41,6 +49,18 @@ def _named(artifacts: object) -> object:
         file: {"file": file} | value if isinstance(value, dict) else value
         for file, value in artifacts.items()
     }
+
+
+_KINDS = {"system": "Debian package", "sources": "source", "npm": "npm tarball"}  # or wheels
+_OPTIONAL = {"missing", "npm", "releases", "sources"}  # keys that are written only with a value
+
+
+def _kind(artifact: Artifact) -> str:
+    if artifact.pool is not None:
+        return "Debian package"
+    if artifact.npm:
+        return "npm tarball"
+    return "wheel" if artifact.file.endswith(".whl") and artifact.commit is None else "source"
 
 
 def _is_foreign(file: str, platform: PlatformName) -> bool:
@@ -71,13 +91,28 @@ class LockedProject(Strict):
     missing: Mapping[PlatformName, Sentence] = {}
 
 
+class LockedRelease(Strict):
+    """A release that is built like a project, for the platforms for which it has no usable wheel.
+
+    ``source`` is a source archive or a Git tree, ``path`` the folder of the project in it;
+    ``backend`` and ``missing`` are as for projects.
+    """
+
+    source: FileName
+    path: Annotated[RelativePath, AfterValidator(_inside)] = "."
+    backend: Mapping[PlatformName, tuple[FileName, ...]]
+    missing: Mapping[PlatformName, Sentence] = {}
+
+
 class Target(Strict):
     """What the bundle for one platform holds besides the projects and the toolchain.
 
-    ``missing`` is set when the bundle cannot be made for this platform, and says why.
+    ``sources`` are those of the releases that have to be built. ``missing`` is set when the bundle
+    cannot be made for this platform, and says why.
     """
 
     wheels: tuple[FileName, ...]
+    sources: tuple[FileName, ...] = ()
     system: tuple[FileName, ...] = ()
     missing: Sentence | None = None
 
@@ -92,7 +127,11 @@ class Lock(Strict):
     toolchain: ToolchainName
     python: PythonMinor
     projects: Annotated[tuple[LockedProject, ...], Field(min_length=1)]
+    releases: tuple[LockedRelease, ...] = ()
     system: tuple[DebianName, ...] = ()
+    npm: tuple[LockedTool, ...] = ()
+    nix: NixFile | None = None
+    plugins: Mapping[DistributionName, Declared] | None = None
     platforms: Annotated[Mapping[PlatformName, Target], Field(min_length=1)]
     artifacts: Annotated[Mapping[FileName, Artifact], BeforeValidator(_named)]
 
@@ -110,11 +149,17 @@ class Lock(Strict):
                 self._check_use(where, platform, file)
             if len(set(files)) != len(files):
                 raise ValueError(f"{where}: one file comes twice")
+        known = {release.source for release in self.releases}
         for platform, target in self.platforms.items():
+            if unknown := set(target.sources) - known:
+                raise ValueError(f"platforms.{platform}.sources: no release has {min(unknown)!r}")
             there = {self.artifacts[file].package for file in target.system}
             declared = set(self.system) if not target.missing else set()
             if not declared <= there or (there and not self.system):
                 raise ValueError(f"platforms.{platform}.system: it is not what system declares")
+            lacking = [tool.release for tool in self.npm if platform not in tool.targets]
+            if lacking and not target.missing:
+                raise ValueError(f"npm: {lacking[0]} has nothing for {platform}")
         for file, artifact in self.artifacts.items():
             if artifact.file != file:
                 raise ValueError(f"artifacts: {file!r} is the key of {artifact.file!r}")
@@ -127,16 +172,23 @@ class Lock(Strict):
         for project in self.projects:
             for platform, files in project.backend.items():
                 yield f"projects.{project.name}.backend.{platform}", platform, files
+        for release in self.releases:
+            for platform, files in release.backend.items():
+                yield f"releases.{release.source}.backend.{platform}", platform, files
         for platform, target in self.platforms.items():
             yield f"platforms.{platform}.wheels", platform, target.wheels
+            yield f"platforms.{platform}.sources", platform, target.sources
             yield f"platforms.{platform}.system", platform, target.system
+        for tool in self.npm:
+            for platform, files in tool.files():
+                yield f"npm.{tool.name}.{platform}.npm", platform, tuple(sorted(set(files)))
 
     def _check_use(self, where: str, platform: PlatformName, file: str) -> None:
         artifact = self.artifacts.get(file)
         if artifact is None:
             raise ValueError(f"{where}: {file!r} is not among the artifacts")
-        if (artifact.pool is None) == where.endswith(".system"):
-            raise ValueError(f"{where}: {file!r} is of the wrong kind, a wheel or a Debian package")
+        if _kind(artifact) != _KINDS.get(where.rpartition(".")[2], "wheel"):
+            raise ValueError(f"{where}: {file!r} is of the wrong kind, {_kind(artifact)}")
         if _is_foreign(file, platform):
             raise ValueError(f"{where}: {file!r} is for another platform")
 
@@ -144,9 +196,10 @@ class Lock(Strict):
         """Return the text of the lock file: equal locks give equal bytes."""
         unnamed = {"artifacts": {"__all__": {"file"}}}
         data = self.model_dump(mode="json", exclude_none=True, exclude=unnamed)
-        for project in data["projects"]:
-            if not project["missing"]:
-                del project["missing"]
+        for part in (data, *data["projects"], *data["releases"], *data["platforms"].values()):
+            for key in _OPTIONAL & part.keys():
+                if not part[key]:
+                    del part[key]
         return json.dumps(data, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
     def save(self, path: Path) -> bool:

@@ -14,23 +14,35 @@ from pydantic import ValidationError
 
 from agentix.build.lock import uv
 from agentix.build.lock.backends import Backends, ask_version
-from agentix.build.lock.file import LOCK_FILE, Lock, LockedProject, Target, load
+from agentix.build.lock.file import (
+    LOCK_FILE,
+    Lock,
+    LockedProject,
+    LockedRelease,
+    Target,
+    load,
+)
 from agentix.build.lock.inputs import UV_LOCK, digest
-from agentix.build.lock.references import refuse_remote_references
-from agentix.build.lock.resolution import Resolution, Resolver, pinned_versions
+from agentix.build.lock.npm import lock_npm_tools
+from agentix.build.lock.plugins import tree_needs
+from agentix.build.lock.releases import Release, lock_release
+from agentix.build.lock.resolution import Origin, Resolution, Resolver, pinned_versions
 from agentix.build.lock.runtime import runtime_folder, runtime_requirement
 from agentix.build.lock.system import (
     Packages,
+    declared_tools,
     kept_system_tools,
     lock_system_tools,
     refuse_what_is_there,
 )
+from agentix.build.lock.tools import NODE, Tools, join
+from agentix.build.lock.wheel_needs import wheels_needs
 from agentix.build.project import Project, read_project, read_tree, workspace_root
 from agentix.build.toolchain import Toolchain, choose
-from agentix.ungrouped import ungrouped
 from agentix.errors import LockError
 from agentix.platforms import PLATFORMS, PlatformName
 from agentix.progress import SILENT, Progress
+from agentix.ungrouped import ungrouped
 from agentix.validation import first_fault
 
 if TYPE_CHECKING:
@@ -50,11 +62,10 @@ def lock_project(
     fits; *upgrade* names the packages and system tools that need not stay, True means all.
 
     Raises ProjectError when the project cannot be read, LockError when it cannot be resolved, when
-    its uv.lock is not up to date, or when a dependency has a usable wheel for no platform.
+    its uv.lock is not up to date, or when a dependency can be had for no platform.
     """
     root = root.resolve()
     project = read_project(root)
-    refuse_remote_references(project)
     previous = None if upgrade is True else _previous(root)
     toolchain = choose(
         project.requires_python,
@@ -91,7 +102,7 @@ class _Locking:
         with self.progress.step("lock") as step:
             async with asyncio.TaskGroup() as group:
                 backends = Backends(self.resolver, self.previous, group)
-                tools = group.create_task(self._system_tools())
+                system = group.create_task(self._system_tools(self.project.settings.system))
                 # Most other trees use the same backends.
                 for tree in (self.project, *self._runtime_tree()):
                     backends.expect(tree.backend)
@@ -99,19 +110,33 @@ class _Locking:
                 trees = {name: read_tree(path) for name, path in sorted(found.trees.items())}
                 others = [t for t in trees.items() if t[1].root != self.project.root]
                 self._refuse_namesake(found, dict(others))
+                tools = group.create_task(self._tools(found, dict(others), system))
                 projects = [
                     group.create_task(self._locked(name, tree, backends))
                     for name, tree in ((self.name, self.project), *others)
                 ]
+                origins = dict.fromkeys(o for some in found.origins.values() for o in some)
+                releases = {
+                    origin: group.create_task(lock_release(origin, self.project.root, backends))
+                    for origin in origins
+                }
             step.outcome(self._outcome(found))
         try:
-            return self._lock(found, [p.result() for p in projects], backends, tools.result())
+            return self._lock(
+                found,
+                [task.result() for task in projects],
+                {origin: task.result() for origin, task in releases.items()},
+                backends,
+                tools.result(),
+            )
         except ValidationError as error:
             fault = first_fault(error)
             raise LockError(f"cannot lock {self.name}: what was resolved: {fault}") from error
 
     def _refuse_namesake(self, found: Resolution, others: Mapping[str, Project]) -> None:
-        if self.name in {*others, *(file.package for file in found.artifacts.values())}:
+        needed = {file.package for file in found.artifacts.values()}
+        needed |= {origin.package for some in found.origins.values() for origin in some}
+        if self.name in {*others, *needed}:
             raise LockError(
                 f"cannot lock {self.name}: the bundle needs another package of that name "
                 "(its runtime, or a dependency); rename the project"
@@ -121,15 +146,21 @@ class _Locking:
         self,
         found: Resolution,
         projects: list[LockedProject],
+        releases: Mapping[Origin, Release],
         backends: Backends,
-        tools: Mapping[PlatformName, Packages],
+        tools: Tools,
     ) -> Lock:
         artifacts = found.artifacts | backends.artifacts()
-        for packages in tools.values():
+        artifacts |= {release.source.file: release.source for release in releases.values()}
+        built = [release.locked for release in releases.values()]
+        for packages in (*tools.packages.values(), tools.npm.artifacts):
             artifacts |= packages
-        used = {file for p in projects for files in p.backend.values() for file in files}
+        parts: tuple[LockedProject | LockedRelease, ...] = (*projects, *built)
+        used = {file for part in parts for files in part.backend.values() for file in files}
+        used.update(release.source for release in built)
         used.update(file for files in found.files.values() for file in files)
-        used.update(file for packages in tools.values() for file in packages)
+        used.update(file for packages in tools.packages.values() for file in packages)
+        used.update(tools.npm.artifacts)
         return Lock(
             name=canonicalize_name(self.project.settings.name or self.name),
             version=projects[0].version,
@@ -137,12 +168,19 @@ class _Locking:
             toolchain=self.toolchain.name,
             python=self.toolchain.python,
             projects=tuple(projects),
-            system=tuple(sorted(set(self.project.settings.system))),
+            releases=tuple(sorted(built, key=lambda release: release.source)),
+            system=tools.system,
+            npm=tuple(tools.npm.locked),
+            nix=self.project.settings.nix,
+            plugins=tools.plugins,
             platforms={
                 platform: Target(
                     wheels=found.files.get(platform, ()),
-                    system=tuple(sorted(tools[platform])),
-                    missing=found.missing.get(platform),
+                    sources=tuple(
+                        sorted(releases[o].locked.source for o in found.origins.get(platform, ()))
+                    ),
+                    system=tuple(sorted(tools.packages[platform])),
+                    missing=found.missing.get(platform) or tools.npm.missing.get(platform),
                 )
                 for platform in PLATFORMS
             },
@@ -150,7 +188,7 @@ class _Locking:
         )
 
     async def _dependencies(self) -> Resolution:
-        constraints = await self._uv_lock_pins() if self._uv_lock.is_file() else ""
+        constraints, overrides = await self._uv_lock_pins() if self._uv_lock.is_file() else ("", "")
         targets = self.previous.platforms.values() if self.previous else ()
         files = [file for target in targets for file in target.wheels]
         try:
@@ -159,26 +197,62 @@ class _Locking:
                 [runtime_requirement(self.project)],
                 preferred=pinned_versions(self.previous, files),
                 constraints=constraints,
+                overrides=overrides,
             )
         except LockError as error:
-            pins = " with the versions that its uv.lock pins" if constraints else ""
+            pins = " with the versions that its uv.lock pins" if constraints or overrides else ""
             raise LockError(f"cannot lock {self.name}{pins}: {error}") from error
 
     @property
     def _uv_lock(self) -> Path:
         return workspace_root(self.project.root) / UV_LOCK
 
-    async def _uv_lock_pins(self) -> str:
-        """Return the versions in the project's uv.lock, which must be up to date."""
+    async def _uv_lock_pins(self) -> tuple[str, str]:
+        """Return the versions in the project's uv.lock, and the commits that branches had then.
+
+        It must be up to date.
+        """
         arguments = ["export", "--locked", "--format", "requirements.txt", "--no-hashes"]
         arguments += ["--no-default-groups", "--no-emit-local", "--no-header", "--no-annotate"]
         try:
-            return await uv.run(*arguments, "--python", sys.executable, cwd=self.project.root)
+            pins = await uv.run(*arguments, "--python", sys.executable, cwd=self.project.root)
         except uv.UvFailed as error:
             raise LockError(f"cannot use {self._uv_lock}: {error}; run `uv lock`") from error
+        lines = pins.splitlines()
+        # A constraint may not say another commit than a branch has now; an override may.
+        commits = [line for line in lines if " @ git+" in line]
+        return "\n".join(line for line in lines if " @ " not in line), "\n".join(commits)
 
-    async def _system_tools(self) -> Mapping[PlatformName, Packages]:
-        names = self.project.settings.system
+    async def _tools(
+        self,
+        found: Resolution,
+        others: Mapping[str, Project],
+        early: asyncio.Task[Mapping[PlatformName, Packages]],
+    ) -> Tools:
+        """Lock what project and plugins declare; *early* is what the project alone does."""
+        own = self.project.settings
+        plugins = await wheels_needs(
+            found.artifacts.values(), found.addresses, self.project.root, self.previous
+        )
+        for name, tree in {self.name: self.project, **others}.items():
+            if (declared := tree_needs(name, tree)).lines():
+                plugins[name] = declared
+        system, releases = join(own, plugins)
+        npm = await lock_npm_tools(
+            releases,
+            self.project.root,
+            previous=self.previous,
+            released=self.resolver.released,
+            progress=self.progress,
+        )
+        names = declared_tools([*system, *([NODE] if npm.node else [])])
+        refuse_what_is_there(names, self.toolchain)
+        alone = names == declared_tools(own.system)
+        packages = await (early if alone else self._system_tools(names))
+        return Tools(plugins, tuple(names), packages, npm)
+
+    async def _system_tools(self, declared: list[str]) -> Mapping[PlatformName, Packages]:
+        names = declared_tools(declared)
         kept = kept_system_tools(self.previous, names, self.toolchain)
         if kept is not None and self.resolver.released.isdisjoint(names):
             return kept
@@ -186,7 +260,8 @@ class _Locking:
 
     async def _locked(self, name: str, tree: Project, backends: Backends) -> LockedProject:
         backend = await backends.resolve(tree.backend, name)
-        version = tree.version or await ask_version(name, tree.root, tree.backend)
+        complete = backends.complete(tree.backend, name)
+        version = tree.version or await ask_version(name, tree.root, complete)
         return LockedProject(
             name=name,
             version=version,

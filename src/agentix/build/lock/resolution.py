@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 from urllib.parse import unquote, urlsplit
 
 from packaging.markers import Marker
+from packaging.pylock import PackageArchive, PackageVcs
 
 from agentix.build.artifact import Artifact
 from agentix.build.lock import uv
+from agentix.build.lock.archives import suffix
 from agentix.build.lock.wheels import Interpreter, select
 from agentix.build.project import read_tree, workspace_root
 from agentix.errors import LockError
@@ -23,19 +25,43 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from packaging.pylock import Package, PackageWheel, Pylock
+    from packaging.pylock import Package, PackageSdist, PackageWheel, Pylock
 
     from agentix.build.lock.file import Lock
     from agentix.build.toolchain import Toolchain
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a release comes from that has to be built: a source archive, or a commit.
+
+    ``address`` is of the archive or the repository, ``path`` the folder of the project in it, and
+    ``direct`` says that the project's own settings have the address.
+    """
+
+    package: str
+    version: str
+    address: str
+    path: str = "."
+    file: str = ""
+    sha256: str = ""
+    size: int | None = None
+    commit: str | None = None
+    direct: bool = False
+
+
 @dataclass(slots=True)
 class Resolution:
-    """The wheels for each platform, why a platform has none, and the source trees among them."""
+    """What each platform takes: wheels, releases to build, and source trees of this machine.
+
+    ``missing`` says why a platform has none of it, ``addresses`` where the wheels are.
+    """
 
     files: dict[PlatformName, tuple[str, ...]] = field(default_factory=dict)
+    origins: dict[PlatformName, tuple[Origin, ...]] = field(default_factory=dict)
     missing: dict[PlatformName, str] = field(default_factory=dict)
     artifacts: dict[str, Artifact] = field(default_factory=dict)
+    addresses: dict[str, str] = field(default_factory=dict)
     trees: dict[str, Path] = field(default_factory=dict)
 
 
@@ -57,6 +83,7 @@ class Resolver:
         *,
         preferred: Mapping[str, str],
         constraints: str = "",
+        overrides: str = "",
     ) -> Resolution:
         """Resolve *requirements* and those of the pyproject files *sources*.
 
@@ -69,6 +96,7 @@ class Resolver:
             python=interpreters[0].version,
             requirements=requirements,
             constraints=constraints,
+            overrides=overrides,
             preferred={k: v for k, v in preferred.items() if k not in self.released},
         )
         return await asyncio.to_thread(_choose, lock, base, interpreters, self._environments())
@@ -106,8 +134,11 @@ def _choose(
             resolution.missing[platform] = unusable[0].reason + others
             continue
         artifacts = [_artifact(package, wheel, base) for package, wheel in selection.wheels]
+        origins = [_origin(package, source, base) for package, source in selection.sources]
+        resolution.origins[platform] = tuple(origins)
         resolution.files[platform] = tuple(sorted(artifact.file for artifact in artifacts))
         resolution.artifacts |= {artifact.file: artifact for artifact in artifacts}
+        resolution.addresses |= {w.filename: _address(w, base) for _, w in selection.wheels}
     if not resolution.files:
         raise LockError(next(iter(resolution.missing.values())))
     return resolution
@@ -116,24 +147,70 @@ def _choose(
 def _artifact(package: Package, wheel: PackageWheel, base: Path) -> Artifact:
     sha256, size = wheel.hashes.get("sha256"), wheel.size
     if (sha256 is None or size is None) and (file := _local_file(wheel, base)) is not None:
-        data = file.read_bytes()
-        sha256, size = hashlib.sha256(data).hexdigest(), len(data)
+        sha256, size = _hash(file)
     if sha256 is None:
-        raise LockError(
-            f"the index gives no sha256 for {wheel.filename}, so it cannot be locked; "
-            "use an index that does, or a local copy of the wheel"
-        )
+        raise LockError(_no_hash(wheel.filename))
     return Artifact(
         file=wheel.filename,
         package=package.name,
         version=str(package.version),
         sha256=sha256,
         size=size,
+        direct=True if package.archive is not None else None,
     )
 
 
-def _local_file(wheel: PackageWheel, base: Path) -> Path | None:
-    if wheel.path is not None:
-        return Path(os.path.normpath(base / wheel.path))
-    parts = urlsplit(wheel.url or "")
+def _origin(
+    package: Package, source: PackageSdist | PackageArchive | PackageVcs, base: Path
+) -> Origin:
+    if package.version is None:
+        raise LockError(f"uv does not tell the version of {package.name}; try another uv")
+    local = None if isinstance(source, PackageVcs) else _local_file(source, base)
+    origin = Origin(
+        package=package.name,
+        version=str(package.version),
+        address=local.as_uri() if local is not None else source.url or source.path or "",
+        direct=package.is_direct,
+    )
+    if isinstance(source, PackageVcs):
+        if source.type != "git":
+            raise LockError(f"{package.name} comes from {source.type}, and only Git is understood")
+        return replace(origin, path=source.subdirectory or ".", commit=source.commit_id)
+    name = unquote(urlsplit(origin.address).path).rpartition("/")[2]
+    ending = suffix(name)
+    if ending is None:
+        raise LockError(f"{name} of {package.name} is no source archive that can be read")
+    sha256, size = source.hashes.get("sha256"), source.size
+    if sha256 is None and local is not None:
+        sha256, size = _hash(local)
+    if sha256 is None:
+        raise LockError(_no_hash(name))
+    if isinstance(source, PackageArchive):  # at an address that tells nothing: v1.0.zip
+        name = f"{package.name}-{package.version}{ending}"
+        origin = replace(origin, path=source.subdirectory or ".")
+    return replace(origin, file=name, sha256=sha256, size=size)
+
+
+def _local_file(source: PackageWheel | PackageSdist | PackageArchive, base: Path) -> Path | None:
+    if source.path is not None:
+        return Path(os.path.normpath(base / source.path))
+    parts = urlsplit(source.url or "")
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def _address(wheel: PackageWheel, base: Path) -> str:
+    local = _local_file(wheel, base)
+    return local.as_uri() if local is not None else wheel.url or ""
+
+
+def _hash(file: Path) -> tuple[str, int]:
+    with file.open("rb") as content:
+        digest = hashlib.file_digest(content, "sha256").hexdigest()
+    return digest, file.stat().st_size
+
+
+def _no_hash(file: str) -> str:
+    return (
+        f"the index gives no sha256 for {file}, so it cannot be locked; "
+        "use an index that does, or a local copy of the file"
+    )

@@ -81,22 +81,25 @@ async def compile_requirements(
     python: str,
     requirements: Sequence[str] = (),
     constraints: str = "",
+    overrides: str = "",
     preferred: Mapping[str, str] | None = None,
     options: Sequence[str] = (),
 ) -> tuple[Pylock, Path]:
     """Resolve *requirements* and those of the pyproject files *sources* for every platform.
 
-    The versions *preferred* stay where they still fit, *constraints* must hold. Returns the lock
-    and the folder that paths in it are relative to (which no longer exists).
+    The versions *preferred* stay where they still fit, *constraints* must hold, and *overrides*
+    stand for whatever else is required of a package. Returns the lock and the folder that paths in
+    it are relative to (which no longer exists).
     """
     with tempfile.TemporaryDirectory(prefix="agentix-") as name:
         scratch = await asyncio.to_thread(Path(name).resolve)
         output = scratch / "pylock.toml"
-        await asyncio.to_thread(_write_inputs, scratch, constraints, preferred or {})
+        await asyncio.to_thread(_write_inputs, scratch, constraints, overrides, preferred or {})
         arguments = [
             *("pip", "compile", "--quiet", "--universal", "--format", "pylock.toml"),
             *("--python", sys.executable, "--python-version", python),
             *("--output-file", str(output), "--constraints", str(scratch / "constraints.txt")),
+            *("--overrides", str(scratch / "overrides.txt")),
             *options,
             *sources,
         ]
@@ -122,8 +125,11 @@ def divert_egg_info(scratch: Path) -> dict[str, str]:
     return {"DIST_EXTRA_CONFIG": str(settings)}
 
 
-def _write_inputs(scratch: Path, constraints: str, preferred: Mapping[str, str]) -> None:
+def _write_inputs(
+    scratch: Path, constraints: str, overrides: str, preferred: Mapping[str, str]
+) -> None:
     (scratch / "constraints.txt").write_text(constraints, encoding="utf-8")
+    (scratch / "overrides.txt").write_text(overrides, encoding="utf-8")
     if preferred:  # uv keeps to the versions of the output file that it finds
         packages = (
             f'[[packages]]\nname = "{package}"\nversion = "{version}"\n'

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from agentix.build.declared import Declared
-from agentix.build.fetch.indices import Indices
+from agentix.build.indices import Indices
 from agentix.build.lock.plugins import FILE, GROUP, declared_by, modules_of
 from agentix.build.lock.remote_zip import read_members
 from agentix.build.session import open_session

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
 
 from packaging.pylock import (
     Package,
+    PackageArchive,
     PackageDirectory,
     PackageSdist,
+    PackageVcs,
     PackageWheel,
     Pylock,
     PylockSelectError,
 )
 from packaging.tags import compatible_tags, cpython_tags
-from packaging.utils import parse_wheel_filename
+from packaging.utils import InvalidWheelFilename, parse_wheel_filename
 
-from agentix.build.lock.references import no_release
 from agentix.errors import LockError
 
 if TYPE_CHECKING:
@@ -40,12 +42,13 @@ class Selection:
     """What a bundle for one platform takes from a resolution."""
 
     wheels: tuple[tuple[Package, PackageWheel], ...]
+    sources: tuple[tuple[Package, PackageSdist | PackageArchive | PackageVcs], ...]  # to be built
     directories: tuple[tuple[str, str], ...]  # name, path
 
 
 @dataclass(frozen=True, slots=True)
 class Unusable:
-    """A release that has no wheel for the target, and why."""
+    """A release that has neither a wheel for the target nor a source, and why."""
 
     package: str
     reason: str
@@ -123,11 +126,9 @@ def _no_sdist(package: dict[str, Any]) -> dict[str, Any]:
 
 
 def select(lock: Pylock, target: Interpreter) -> tuple[Selection, list[Unusable]]:
-    """Choose for *target* from a resolution; releases without a usable wheel are told apart.
-
-    Raises LockError for a dependency from version control or a URL, which a lock cannot name.
-    """
+    """Choose for *target* from a resolution; what has neither wheel nor source is told apart."""
     wheels: list[tuple[Package, PackageWheel]] = []
+    sources: list[tuple[Package, PackageSdist | PackageArchive | PackageVcs]] = []
     directories: list[tuple[str, str]] = []
     unusable: list[Unusable] = []
     try:
@@ -139,25 +140,40 @@ def select(lock: Pylock, target: Interpreter) -> tuple[Selection, list[Unusable]
             wheels.append((package, source))
         elif isinstance(source, PackageDirectory):
             directories.append((package.name, source.path))
-        elif isinstance(source, PackageSdist):
+        elif isinstance(source, PackageSdist) and source.path == _NOWHERE:
             unusable.append(Unusable(package.name, _no_wheel(package, target)))
+        elif isinstance(source, PackageArchive) and (wheel := _as_wheel(source)) is not None:
+            if parse_wheel_filename(wheel.filename)[3].isdisjoint(target.tags()):
+                alone = replace(package, archive=None, wheels=[wheel])
+                unusable.append(Unusable(package.name, _no_wheel(alone, target)))
+            else:
+                wheels.append((package, wheel))
         else:
-            kind = "version control" if package.vcs is not None else "a URL or an archive"
-            raise LockError(no_release(package.name, kind))
-    return Selection(tuple(wheels), tuple(directories)), unusable
+            sources.append((package, source))
+    return Selection(tuple(wheels), tuple(sources), tuple(directories)), unusable
+
+
+def _as_wheel(archive: PackageArchive) -> PackageWheel | None:
+    """Return the *archive* as the wheel that it is, by its name."""
+    place = archive.path if archive.path is not None else unquote(urlsplit(archive.url or "").path)
+    name = place.rpartition("/")[2]
+    if not name.endswith(".whl"):
+        return None
+    try:
+        parse_wheel_filename(name)
+    except InvalidWheelFilename as error:
+        raise LockError(f"{name} is not the name of a wheel: {error}") from error
+    return PackageWheel(
+        name=name, url=archive.url, path=archive.path, size=archive.size, hashes=archive.hashes
+    )
 
 
 def _no_wheel(package: Package, target: Interpreter) -> str:
     release = f"{package.name} {package.version}"
-    if not package.wheels and package.sdist is not None and package.sdist.path == _NOWHERE:
+    if not package.wheels:
         return (
             f"{release} has no wheel for Linux, and no source archive: "
             "choose another version, or depend on it only where it runs"
-        )
-    if not package.wheels:
-        return (
-            f"{release} has no wheel, only a source archive, and those are not built: "
-            "choose a version that has wheels, or make it a path dependency"
         )
     tags = sorted({str(tag) for w in package.wheels for tag in parse_wheel_filename(w.filename)[3]})
     shown = ", ".join(tags[:12]) + (f" and {len(tags) - 12} more" if len(tags) > 12 else "")
