@@ -12,7 +12,7 @@ from mirror.fetching import QUICK, bring, left_in_cache, stored
 from mirror.offers import content, package
 from mirror.server import confused, cut, good, instead, silent, status, whole
 
-from agentix.build.fetch import download as downloading
+from agentix.build import download as downloading
 from agentix.errors import FetchError
 from agentix.patience import Patience, retry_after
 
