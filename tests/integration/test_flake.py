@@ -1,4 +1,4 @@
-"""The flake, as those who know Nix use it: from a clean clone, from outside, and with no network."""
+"""The flake as those who know Nix use it: from a clean clone, from outside, with no network."""
 
 from __future__ import annotations
 
@@ -95,6 +95,7 @@ STAND_IN = """
         name = "shell";
         system = "%(system)s";
         builder = "%(bash)s";
+        outputs = [ "out" ];
         PATH = builtins.concatStringsSep ":" (map (each: "${each}/bin") packages);
       };
     } // builtins.mapAttrs (name: _: ./packages + "/${name}") (builtins.readDir ./packages);
