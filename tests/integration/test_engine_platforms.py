@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 import pytest
 from emulation import NoEmulatorError, emulator, registered
 from images import image
+from images.bundled import numpy_task
 from images.bundles import bundle_that_runs
 from images.debian import ImagesUnavailable
 from images.engine import loaded
 
 from agentix import SandboxConfig
-from agentix.bundle import BundleCache
 from agentix.errors import BundleError, ImageError, ProviderError
-from agentix.testing import probes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,19 +30,6 @@ if TYPE_CHECKING:
     from agentix.bundle import CachedBundle
 
 FOREIGN = "linux/arm64"
-PROJECT = """
-[project]
-name = "nothing"
-version = "1.0"
-requires-python = ">=3.11"
-
-[build-system]
-requires = ["hatchling>=1.27"]
-build-backend = "hatchling.build"
-
-[tool.hatch.build.targets.wheel]
-only-include = ["nothing.py"]
-"""
 
 
 @pytest.fixture(scope="session")
@@ -59,18 +45,8 @@ def arm() -> TaskImage:
 
 @pytest.fixture(scope="session")
 def arm_bundle(tmp_path_factory: pytest.TempPathFactory) -> CachedBundle:
-    """A real bundle for arm64, built on this machine."""
-
-    from agentix.build.build import build_bundle
-
-    scratch = tmp_path_factory.mktemp("arm64")
-    project = scratch / "nothing"
-    project.mkdir()
-    (project / "pyproject.toml").write_text(PROJECT)
-    (project / "nothing.py").touch()
-    built = build_bundle(project, output=scratch, platform=FOREIGN)
-    scratch.chmod(0o755)
-    return BundleCache(scratch / "cache").open(built.path)
+    """A real bundle for arm64 with a native wheel and a tool, built on this machine."""
+    return numpy_task(tmp_path_factory.mktemp("arm64"), FOREIGN)
 
 
 @pytest.fixture
@@ -91,14 +67,18 @@ def test_a_sandbox_for_another_machine_runs_where_that_is_emulated(
     arm_bundle: CachedBundle,
     emulated: None,
 ) -> None:
-    async def ask(tag: str) -> tuple[str, int]:
+    import numpy_task as task
+
+    async def ask(tag: str) -> tuple[str, list[float], str]:
         config = SandboxConfig(image=tag, bundle=str(arm_bundle.path), platform=FOREIGN)
         async with engine.provider(start_timeout=120).session(config) as sandbox:
-            _, machine, _ = await sandbox.remote(probes.run, ["/bin/busybox", "uname", "-m"])
-            return machine.strip(), await sandbox.remote(probes.echo, 42)
+            machine = await sandbox.remote(task.run, ["/bin/busybox", "uname", "-m"])
+            solved = await sandbox.remote(task.solve, 3)
+            tool = await sandbox.remote(task.run, ["jq", "-n", "40 + 2"])
+            return machine.stdout.strip(), solved.round(6).tolist(), tool.stdout.strip()
 
     with loaded(engine.client, arm) as tag:
-        assert asyncio.run(ask(tag)) == ("aarch64", 42)
+        assert asyncio.run(ask(tag)) == ("aarch64", [1.0, 1.0, 1.0], "42")
 
 
 def test_a_sandbox_for_another_machine_is_refused_soon_where_nothing_emulates_it(
