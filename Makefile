@@ -1,5 +1,5 @@
 # Thin: each target is one command that a person could type.
-.PHONY: help setup demo test check fuzz soak scale bench pins requirements clean
+.PHONY: help setup demo test check fuzz soak emulated scale bench pins requirements clean
 
 PYTHON := .venv/bin/python
 
@@ -25,6 +25,9 @@ fuzz: setup ## throw hostile bytes at every reader, SECONDS=60 each
 
 soak: setup ## call one runtime in every way while things break, for MINUTES=10
 	@$(PYTHON) tests/soak --minutes $(or $(MINUTES),10)
+
+emulated: setup ## build on an emulated arm64 machine, and compare; takes minutes
+	@AGENTIX_EMULATED=1 $(PYTHON) -m pytest tests/integration/test_other_hosts.py
 
 scale: setup ## as many sandboxes at once as promised; create and cancel 200 times, SEED=1 each
 	@AGENTIX_SCALE=$(or $(SEED),1) $(PYTHON) -m pytest tests/scale
