@@ -53,7 +53,9 @@ def test_a_project_that_differs_each_time_is_found_out(root: Path) -> None:
     start = "agentix: tiny-job-1.0-wheel is not reproducible, a second build differs in "
     file = "tiny_job-1.0-py3-none-any.whl: content, member tiny_job.py, line 3: "
     assert said.startswith(start + file)
-    assert re.match(r""""x = '.+'" → "x = '.+'".*; compare""", said.removeprefix(start + file)), said
+    assert re.match(r""""x = '.+'" → "x = '.+'".*; compare""", said.removeprefix(start + file)), (
+        said
+    )
     first, second = kept(said)
     assert second.name == f"{first.name}.check"
     wheels = [next(folder.glob("*.whl")).read_bytes() for folder in (first, second)]

@@ -42,7 +42,7 @@ def validator() -> jsonschema.Draft7Validator:
 def made(info: dict[str, Any] = INFO) -> dict[str, Any]:
     closure = {ROOT: {"sha256": "0" * 64, "size": 96}}
     manifest = Manifest.parse(json.dumps(info | {"closure": closure, "root": ROOT}).encode())
-    document = json.loads(json.dumps(bill(manifest, DIGEST)))
+    document: dict[str, Any] = json.loads(json.dumps(bill(manifest, DIGEST)))
     faults = sorted(validator().iter_errors(document), key=str)
     assert not faults, faults[0]
     refs = [component["bom-ref"] for component in document["components"]]

@@ -25,7 +25,8 @@ def tars(tmp_path: Path) -> tuple[Path, Path]:
     (tmp_path / "shop").mkdir()
     workshop = Workshop(tmp_path / "shop")
     newer = INFO | {"packages": [INFO["packages"][0], INFO["packages"][1] | {"version": "1.2.0"}]}
-    python = {**PYTHON, "lib": {**PYTHON["lib"], "libc.so.6": b"x" * 4999 + b"y"}}
+    python: dict[str, Any] = dict(PYTHON)
+    python["lib"] = python["lib"] | {"libc.so.6": b"x" * 4999 + b"y"}
     old = workshop.bundle({"msgpack-1.1.0": {"a.py": b"1\n"}})
     new = workshop.bundle(
         {"msgpack-1.2.0": {"a.py": b"2\n"}, "python-3.11": python}, root_tree(newer)
@@ -79,7 +80,7 @@ def test_diff_tells_a_person_versions_first_then_paths_and_files(tars: tuple[Pat
     assert above["  a.py: content, line 1: '1' → '2'"] == (
         "msgpack-1.1.0 → msgpack-1.2.0: 1 path differs"
     )
-    assert above[f"  lib/libc.so.6: content, line 1: '…{'x' * 30}' → '…{'x' * 29}y'"] == (
+    assert above[f"  lib/libc.so.6: content, line 1: '…{'x' * 31}' → '…{'x' * 30}y'"] == (
         "python-3.11: 1 path differs, though built from the same inputs"
     )
 

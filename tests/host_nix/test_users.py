@@ -70,7 +70,7 @@ AS_STRANGER = """
     path = nix.build(Path("good.nix").absolute())
     [record] = nix.closure(path)
     assert record.path == path and path.read_text() == "built\\n"
-    assert nix.rebuild(path) == 1
+    assert nix.rebuild(Path("good.nix").absolute()) == nix.Rebuilt(1, ())
     Path("file").write_text("added")
     [added] = nix.add_fixed([Path("file")])
     assert added.read_text() == "added" and nix.invalid([added]) == []

@@ -63,6 +63,8 @@ def parts(tmp_path: Path) -> dict[str, Any]:
         "environment": str(environment),
         "project": str(project),
         "tools": str(tools),
+        "npm": [],
+        "nix": [],
         "toolchain": str(toolchain),
         "about": {
             "name": "called-so",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,7 +14,6 @@ from agentix import nix, platforms
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from types import SimpleNamespace
 
 pytestmark = [pytest.mark.nix, pytest.mark.machine_store, pytest.mark.slow]
@@ -140,7 +140,10 @@ def test_nothing_is_compiled_when_it_starts(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_it_is_the_same_when_built_again(toolchain: Callable[[str, str], Path], name: str) -> None:
-    nix.rebuild(toolchain(name, platforms.current().name))
+    platform = platforms.current().name
+    toolchain(name, platform)
+    arguments = {"name": name, "platform": platform}
+    assert not nix.rebuild(Path(__file__).with_name("toolchain.nix"), arguments).unlike
 
 
 def test_it_is_the_same_for_a_platform_that_is_not_here_but_for_the_machine(

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Literal
 
 from agentix.bundle.difference import Difference, differences
+from agentix.bundle.inventory import item_name
 from agentix.bundle.references import References
 from agentix.errors import BundleError
 
@@ -113,15 +114,11 @@ def _items(
     old: Iterable[Package | Tool], new: Iterable[Package | Tool]
 ) -> Iterator[tuple[str, str | None, str | None]]:
     """Yield name and versions of what is not the same in both, sorted by name."""
-    sides = [{_name(item): item for item in side} for side in (old, new)]
+    sides = [{item_name(item): item for item in side} for side in (old, new)]
     for name in sorted(sides[0].keys() | sides[1].keys()):
         one, other = sides[0].get(name), sides[1].get(name)
         if one is None or other is None or one.version != other.version or _differ(one, other):
-            yield name, one and one.version, other and other.version
-
-
-def _name(item: Package | Tool) -> str:
-    return getattr(item, "name", None) or item.package  # type: ignore[union-attr]
+            yield name, one.version if one else None, other.version if other else None
 
 
 def _differ(one: Package | Tool, other: Package | Tool) -> bool:

@@ -61,3 +61,8 @@ class Tool(Strict):
     sha256: Sha256 | None = None
     size: Size | None = None
     licences: Licences = ()
+
+
+def item_name(item: Package | Tool) -> str:
+    """Return what *item* is called."""
+    return item.name if isinstance(item, Package) else item.package

@@ -31,7 +31,7 @@ _MOST_EXTRAS = 20  # rounds of finding out which extras are asked for
 
 def cyclonedx(manifest: Manifest, digest: str) -> dict[str, Any]:
     """Return the document about the bundle with that *manifest*, whose tar has that *digest*."""
-    packages = {canonicalize_name(package.name): package for package in manifest.packages}
+    packages = {_normal(package.name): package for package in manifest.packages}
     refs = {name: _package_url(package) for name, package in packages.items()}
     components = {refs[name]: _package(package) for name, package in packages.items()}
     others = {_tool_url(tool, manifest): tool for tool in (*manifest.tools, *manifest.base)}
@@ -77,6 +77,10 @@ def cyclonedx(manifest: Manifest, digest: str) -> dict[str, Any]:
             *({"ref": ref, "dependsOn": edges.get(ref, [])} for ref in sorted(components)),
         ],
     }
+
+
+def _normal(name: str) -> str:
+    return str(canonicalize_name(name))
 
 
 def _package(package: Package) -> dict[str, Any]:
@@ -139,7 +143,7 @@ def _key(name: str) -> str:
 def _package_url(package: Package) -> str:
     """Return the package URL: of the index only for what came from there."""
     ours = package.sha256 is None and package.source is None
-    name = package.name if ours else canonicalize_name(package.name)
+    name = package.name if ours else _normal(package.name)
     return f"pkg:{'generic' if ours else 'pypi'}/{quote(name)}@{quote(package.version, safe='')}"
 
 
@@ -183,10 +187,10 @@ def _edges(packages: Mapping[str, Package], environment: Mapping[str, str]) -> d
         before = sum(map(len, extras.values()))
         for name, requirements in parsed.items():
             for requirement in requirements:
-                other = canonicalize_name(requirement.name)
+                other = _normal(requirement.name)
                 if other in packages and _applies(requirement, environment, extras[name]):
                     edges[name].add(other)
-                    extras[other] |= {canonicalize_name(extra) for extra in requirement.extras}
+                    extras[other] |= {_normal(extra) for extra in requirement.extras}
         if sum(map(len, extras.values())) == before:
             break
     return edges

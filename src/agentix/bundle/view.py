@@ -115,17 +115,20 @@ def _written(manifest: Manifest, closure: list[StorePath]) -> str:
 class _Unpacked:
     """A bundle whose store paths are folders."""
 
-    size = None
+    size: int | None = None
 
     def __init__(
         self, manifest: Manifest, path: Callable[[str], Path], digest: Callable[[], str]
     ) -> None:
         self.manifest = manifest
-        self.digest = digest
+        self._digest = digest
         self._path = path
 
     def items(self, store_name: str) -> Iterator[Item]:
         return tree_items(self._path(store_name))
+
+    def digest(self) -> str:
+        return self._digest()
 
 
 @contextmanager
@@ -176,7 +179,10 @@ class _Tar:
 
     def digest(self) -> str:
         self._file.seek(0)
-        return hashlib.file_digest(self._file, "sha256").hexdigest()
+        digest = hashlib.sha256()
+        while piece := self._file.read(CHUNK):
+            digest.update(piece)
+        return digest.hexdigest()
 
     def _find(self) -> Mapping[str, int]:
         """Return where each store path begins, all of which the manifest declares."""

@@ -166,11 +166,10 @@ def _described(
 
 
 def _items(items: tuple[Package, ...] | tuple[Tool, ...]) -> Iterator[str]:
-    rows = [
-        (getattr(item, "name", None) or getattr(item, "package", ""), item.version, item.licences)
-        for item in items
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+    from agentix.bundle.inventory import item_name
+
+    rows = [(item_name(item), item.version, item.licences) for item in items]
+    widths = (max(len(row[0]) for row in rows), max(len(row[1]) for row in rows))
     for name, version, licences in rows:
         licence = ", ".join(text.rpartition(":: ")[2] for text in licences)
         yield f"  {name:<{widths[0]}}  {version:<{widths[1]}}  {licence or '?'}".rstrip()
