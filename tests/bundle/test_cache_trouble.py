@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import shutil
 import signal
@@ -11,7 +12,7 @@ import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from patience import eventually
@@ -80,9 +81,9 @@ def test_threads_that_deploy_at_once_unpack_once(
 ) -> None:
     unpacked = []
 
-    def counting(chunks: Iterator[bytes], into: Path, advance: Callable[[int], object]) -> object:
+    def counting(chunks: Iterator[bytes], into: Path, *others: Any) -> object:
         unpacked.append(into)
-        return read_bundle(chunks, into, advance)
+        return read_bundle(chunks, into, *others)
 
     monkeypatch.setattr("agentix.bundle.reader.read_bundle", counting)
     barrier = threading.Barrier(8)
@@ -296,6 +297,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     try:
         yield folder
     finally:
+        gc.collect()  # what an error refers to may keep a bundle there open
         subprocess.run(["umount", str(folder)], check=True, timeout=60)
 
 

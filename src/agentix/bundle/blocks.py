@@ -18,6 +18,8 @@ class Blocks:
 
     def __init__(self, chunks: Iterator[bytes], arrived: Callable[[bytes], object]) -> None:
         self.size = 0
+        self.header = b""
+        """What precedes the content of the last member, as it came."""
         self._chunks = chunks
         self._arrived = arrived
         self._chunk = memoryview(b"")
@@ -56,15 +58,21 @@ class Blocks:
         """Return the next member; None for the first block of the end."""
         block = self.take(BLOCK)
         size = archive.extended_size(block)
+        extended = b""
         if size is not None:
             extended = block + self.take(size + archive.padding(size))
-            return archive.parse(extended, self.take(BLOCK))
-        return archive.parse(b"", block) if any(block) else None
+            block = self.take(BLOCK)
+        elif not any(block):
+            return None
+        self.header = extended + block
+        return archive.parse(extended, block)
 
-    def skip_padding(self, member: Member) -> None:
-        """Pass over the zeros that fill the last block of *member*."""
-        if any(self.take(archive.padding(member.size))):
+    def skip_padding(self, member: Member) -> bytes:
+        """Pass over the zeros that fill the last block of *member*, and return them."""
+        zeros = self.take(archive.padding(member.size))
+        if any(zeros):
             raise BundleError(f"member {plain(member.path)!r} is damaged: its padding is not empty")
+        return zeros
 
     def end(self) -> None:
         """Expect the rest of the end of the tar, and nothing behind it."""

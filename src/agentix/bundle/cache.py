@@ -1,12 +1,14 @@
 """The deployed bundles of this machine: one folder each, named by the SHA-256 of the bundle's tar.
 
-    <root>/bundles/sha256-<hex>/    manifest.json, nix/store/…, nix/runtime, nix/run/ (empty)
+    <root>/bundles/sha256-<hex>/    manifest.json, lease, nix/store/…, nix/runtime, nix/run/ (empty)
+    <root>/store/                   store paths that bundles share
     <root>/staging/                 entries in the making; without a living owner it is litter
     <root>/memory/                  digests of tars already read
 
 An entry appears by one rename, after everything in it has been verified, and is never written to
-again. Its manifest determines its tar, byte for byte; so when a bundle's manifest is already here,
-a tar needs only to be hashed, and a store path of Nix not even that. Both give the same entry.
+again; the lock on its file ``lease`` tells who uses it. Its manifest determines its tar, byte for
+byte; so when a bundle's manifest is already here, a tar needs only to be hashed, and a store path
+of Nix not even that. Both give the same entry.
 """
 
 from __future__ import annotations
@@ -20,15 +22,17 @@ from typing import TYPE_CHECKING
 from agentix.bundle import reader, staging, writer
 from agentix.bundle.compression import is_compressed, tar_chunks
 from agentix.bundle.entry import MANIFEST, CachedBundle, load_entry, parse_ref
+from agentix.bundle.holding import hold_new
 from agentix.bundle.locate import locate, opened
 from agentix.bundle.memory import Memory
+from agentix.bundle.objects import Objects
 from agentix.bundle.pipe import pumped
 from agentix.errors import BundleError
 from agentix.folders import cache_root, what_to_do
 from agentix.progress import SILENT
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from agentix.bundle.manifest import Manifest
     from agentix.nix import StorePath
@@ -46,6 +50,7 @@ class BundleCache:
         self._bundles = self.root / "bundles"
         self._staging = self.root / "staging"
         self._memory = Memory(self.root / "memory")
+        self._objects = Objects(self.root / "store")
 
     def open(self, ref: str | Path, progress: Progress = SILENT) -> CachedBundle:
         """Return the bundle that *ref* names, deploying it if need be.
@@ -102,17 +107,54 @@ class BundleCache:
                 if entry is not None:
                     step.outcome("already deployed")
                     return entry
-                with staging.hold(self._staging, _key(manifest)) as folder:
+                with self._place_for(manifest) as folder:
                     entry = self._same(manifest)
                     if entry is not None:
                         step.outcome("already deployed")
                         return entry
+                    known = {
+                        name
+                        for name, content in manifest.closure.items()
+                        if name != manifest.root and self._objects.has(name, content)
+                    }
                     with pumped(
-                        lambda write: writer.stream(manifest, closure, write, step)
+                        lambda write: writer.stream(manifest, closure, write, step, known)
                     ) as chunks:
                         entry = self._unpack(chunks, folder)
                     step.outcome(_summary(entry))
                     return entry
+
+    def deploy_stream(
+        self,
+        manifest: Manifest,
+        tar: Callable[[Mapping[str, Path]], Iterator[bytes]],
+        *,
+        expect: str,
+        what: str,
+    ) -> CachedBundle:
+        """Deploy the bundle of *manifest*, whose *tar* comes from somewhere else, called *what*.
+
+        *tar* is told where :meth:`sharing` has store paths, and yields all of it. *expect* is the
+        digest that it must have, in any form. Raises BundleError as :meth:`deploy` does.
+        """
+        wanted = _digest(expect)
+        with self._explained(what):
+            entry = self._same(manifest)
+            if entry is None:
+                with self._place_for(manifest) as folder, self.sharing(manifest) as known:
+                    entry = self._same(manifest) or self._unpack(tar(known), folder, wanted=wanted)
+            _expect(entry.digest, wanted, "it")
+            return entry
+
+    @contextmanager
+    def sharing(self, manifest: Manifest) -> Iterator[dict[str, Path]]:
+        """Give those store paths of *manifest* that are here already, by name, while they stay."""
+        with self._objects.used():
+            yield {
+                name: tree
+                for name, content in manifest.closure.items()
+                if name != manifest.root and (tree := self._objects.tree(name, content)).is_dir()
+            }
 
     def _find(self, digest: str) -> CachedBundle:
         path = self._bundles / f"sha256-{digest}"
@@ -148,32 +190,41 @@ class BundleCache:
         digest = self._memory.recall(status)
         return None if digest is None else self._complete(digest)
 
-    def _same(self, manifest: Manifest) -> CachedBundle | None:
-        """Return the entry that has this very manifest."""
+    def _same(self, manifest: Manifest, tar: int | None = None) -> CachedBundle | None:
+        """Return the entry that has this very manifest, and came of the same tar if one is given.
+
+        That is an open file.
+        """
         text = manifest.to_bytes()
         for path in self._entries():
             with suppress(OSError):
                 file = path / MANIFEST
                 if file.stat().st_size == len(text) and file.read_bytes() == text:
                     entry = self._complete(path.name.removeprefix("sha256-"))
-                    if entry is not None:
+                    if entry is not None and (tar is None or _sha256(tar) == entry.digest):
                         return entry
         return None
 
     def _read(self, file: int, wanted: str | None, step: Step) -> CachedBundle:
         manifest = reader.read_manifest(tar_chunks(file))
-        entry = self._same(manifest)
-        if entry is not None and _sha256(file) == entry.digest:
+        entry = self._same(manifest, file)
+        if entry is not None:
             step.outcome("already deployed")
             return entry
-        with staging.hold(self._staging, _key(manifest)) as folder:
-            entry = self._same(manifest)
-            if entry is not None and _sha256(file) == entry.digest:
+        with self._place_for(manifest) as folder:
+            entry = self._same(manifest, file)
+            if entry is not None:
                 step.outcome("already deployed")
                 return entry
             entry = self._unpack(tar_chunks(file), folder, step.advance, wanted)
             step.outcome(_summary(entry))
             return entry
+
+    @contextmanager
+    def _place_for(self, manifest: Manifest) -> Iterator[Path]:
+        """Give the folder in which that bundle is prepared, and keep what it may share."""
+        with self._objects.used(), staging.hold(self._staging, _key(manifest)) as folder:
+            yield folder
 
     def _unpack(
         self,
@@ -186,8 +237,10 @@ class BundleCache:
         new = folder / "new"
         new.mkdir(mode=0o700)
         new.chmod(0o700)
-        read = reader.read_bundle(chunks, new, advance)
+        shelf = reader.Shelf(self._objects, folder / "shared")
+        read = reader.read_bundle(chunks, new, advance, shelf)
         _expect(read.sha256, wanted, "it")
+        held = hold_new(new)
         final = self._bundles / f"sha256-{read.sha256}"
         self._bundles.mkdir(exist_ok=True)
         if os.path.lexists(final):
@@ -196,7 +249,7 @@ class BundleCache:
                 final.chmod(0o700)  # moving a folder takes the right to write to it
             final.rename(folder / "old")
         new.rename(final)
-        return CachedBundle(final, read.sha256, read.manifest)
+        return CachedBundle(final, read.sha256, read.manifest, held)
 
     @contextmanager
     def _explained(self, what: str) -> Iterator[None]:

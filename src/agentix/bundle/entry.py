@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from agentix import platforms
+from agentix.bundle.holding import Hold, hold
 from agentix.bundle.manifest import MAX_MANIFEST_BYTES, Manifest
 from agentix.errors import BundleError
 from agentix.wire.protocol import PROTOCOL
@@ -21,11 +22,16 @@ _REF = re.compile(r"sha256[-:]([0-9a-f]{64})")
 
 @dataclass(frozen=True, slots=True)
 class CachedBundle:
-    """A bundle unpacked in a cache; ``digest`` is the SHA-256 (hex) of its tar."""
+    """A bundle unpacked in a cache; ``digest`` is the SHA-256 (hex) of its tar.
+
+    As long as this object is referred to, ``agentix cache gc`` leaves the bundle alone: whoever
+    makes a sandbox of it keeps it until that has ended.
+    """
 
     path: Path
     digest: str
     manifest: Manifest
+    held: Hold | None = field(default=None, compare=False, repr=False)
 
     @property
     def nix(self) -> Path:
@@ -68,13 +74,14 @@ def parse_ref(text: str) -> str | None:
 def load_entry(path: Path) -> CachedBundle:
     """Return the deployed bundle at *path*, after a look at everything that a sandbox starts with.
 
-    Contents are not hashed again: they were when the entry was made, and nothing writes to it.
-    Raises BundleError for an entry that is not complete.
+    It is held from then on. Contents are not hashed again: they were when the entry was made, and
+    nothing writes to it. Raises BundleError for an entry that is not complete.
     """
     digest = parse_ref(path.name)
     if digest is None:
         raise BundleError(f"{path} is not named after a bundle (sha256-…)")
     try:
+        held = hold(path)
         with (path / MANIFEST).open("rb") as file:
             manifest = Manifest.parse(file.read(MAX_MANIFEST_BYTES + 1), label=str(path / MANIFEST))
         bootstrap = path / "nix/store" / manifest.root / "runtime/bootstrap.sh"
@@ -88,4 +95,4 @@ def load_entry(path: Path) -> CachedBundle:
         raise BundleError(f"{path} is not a complete bundle: {error.strerror or error}") from error
     if not complete:
         raise BundleError(f"{path} is not a complete bundle")
-    return CachedBundle(path, digest, manifest)
+    return CachedBundle(path, digest, manifest, held)

@@ -3,12 +3,14 @@
 The reader knows what has to come next and refuses everything else: the manifest, then the store
 paths that it declares in their order, each one hashed as Nix does, then ``nix/runtime``, two
 blocks of zeros, and the end of the file. What is on disk when it returns is exactly what the
-manifest promises; after an error the folder is worthless and the caller removes it.
+manifest promises; after an error the folder is worthless and the caller removes it. A store path
+that the cache has from another bundle is taken from there, once the tar's proves to be the same.
 """
 
 from __future__ import annotations
 
 import hashlib
+import zlib
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +19,7 @@ from agentix.bundle.blocks import Blocks
 from agentix.bundle.folder import Folder
 from agentix.bundle.lane import Lane
 from agentix.bundle.manifest import MAX_MANIFEST_BYTES, Info, Manifest
+from agentix.bundle.members import MembersNote
 from agentix.bundle.nar import Nar, OutOfOrder
 from agentix.bundle.tree import Kind
 from agentix.errors import BundleError
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
 
     from agentix.bundle.archive import Member
     from agentix.bundle.manifest import StoreObject
+    from agentix.bundle.members import Members
+    from agentix.bundle.objects import Objects
 
 _STORE = [b"nix", b"store"]
 
@@ -50,12 +55,24 @@ def read_manifest(chunks: Iterator[bytes]) -> Manifest:
     return _manifest(Blocks(chunks, lambda data: None))
 
 
+@dataclass(frozen=True, slots=True)
+class Shelf:
+    """Where store paths are taken from and shared; *scratch* is a private folder beside them."""
+
+    objects: Objects
+    scratch: Path
+
+
 def read_bundle(
-    chunks: Iterator[bytes], into: Path, advance: Callable[[int], object] = ignore
+    chunks: Iterator[bytes],
+    into: Path,
+    advance: Callable[[int], object] = ignore,
+    shelf: Shelf | None = None,
 ) -> ReadBundle:
     """Unpack the tar that *chunks* yields into the existing, private, empty folder *into*.
 
     *advance* is told how many bytes have been read. Memory is bounded whatever the tar says.
+    With a *shelf*, whose objects are in use, store paths are shared with other bundles.
 
     Raises BundleError for anything but an intact bundle, OSError when *into* cannot be written.
     """
@@ -69,7 +86,7 @@ def read_bundle(
         blocks = Blocks(chunks, arrived)
         manifest = _manifest(blocks)
         folder.begin()
-        _Unpacking(manifest, blocks, folder, nars).run()
+        _Unpacking(manifest, blocks, folder, nars, into, shelf).run()
         nars.drain()
         digests.drain()
         folder.finish(manifest)
@@ -97,15 +114,23 @@ def _manifest(blocks: Blocks) -> Manifest:
 class _StorePath:
     """The store path that is being unpacked: hashed as it comes, compared when it ends."""
 
-    def __init__(self, name: str, promised: StoreObject, lane: Lane) -> None:
+    def __init__(
+        self,
+        name: str,
+        promised: StoreObject,
+        lane: Lane,
+        share: Callable[[Members | None], object],
+    ) -> None:
         self.name = name
         self.top = name.encode()
         self.nar = Nar(self._update)
+        self.note = MembersNote(lane)
+        self._share = share
         self._promised = promised
         self._lane = lane
         self._digest = hashlib.sha256()
 
-    def enter(self, member: Member, parts: list[bytes]) -> None:
+    def enter(self, member: Member, parts: list[bytes], header: bytes) -> None:
         try:
             self.nar.enter(parts[3:])
         except OutOfOrder as error:
@@ -115,6 +140,11 @@ class _StorePath:
                 f"member {plain(member.path)!r} makes its store path larger than the"
                 f" {self._promised.size} bytes that the manifest declares"
             )
+        self.note.begin(parts[3:], header, member.size)
+
+    def content(self, data: memoryview) -> None:
+        self.nar.content(data)
+        self.note.content(data)
 
     def close(self) -> None:
         self._lane.do(partial(self._compare, self.nar.finish()))
@@ -127,12 +157,23 @@ class _StorePath:
             raise BundleError(
                 f"store path {self.name} does not have the content that the manifest declares"
             )
+        self._share(self.note.finish(self.name, self._promised))
 
 
 class _Unpacking:
     """One pass over the members between the manifest and the end."""
 
-    def __init__(self, manifest: Manifest, blocks: Blocks, folder: Folder, lane: Lane) -> None:
+    def __init__(
+        self,
+        manifest: Manifest,
+        blocks: Blocks,
+        folder: Folder,
+        lane: Lane,
+        into: Path,
+        shelf: Shelf | None,
+    ) -> None:
+        self._store = into / "nix/store"
+        self._shelf = shelf
         self._manifest = manifest
         self._blocks = blocks
         self._folder = folder
@@ -153,9 +194,15 @@ class _Unpacking:
             if current is None or parts[2] != current.top:
                 if current is not None:
                     current.close()
-                current = self._next(plain(parts[2]))
-            current.enter(member, parts)
-            self._unpack(member, parts, current.nar)
+                name, promised = self._next(plain(parts[2]))
+                known = self._known(name, promised) if len(parts) == 3 else None
+                if known is not None:
+                    self._take(known)
+                    current = None
+                    continue
+                current = _StorePath(name, promised, self._lane, self._share)
+            current.enter(member, parts, self._blocks.header)
+            self._unpack(member, parts, current)
         if current is not None:
             current.close()
         missing, _ = next(self._waiting, (None, None))
@@ -166,16 +213,49 @@ class _Unpacking:
             raise BundleError("it has members after nix/runtime")
         self._blocks.end()
 
-    def _next(self, name: str) -> _StorePath:
+    def _next(self, name: str) -> tuple[str, StoreObject]:
         """Begin the store path *name*, which must be the next one that the manifest declares."""
         if name not in self._manifest.closure:
             raise BundleError(f"store path {name!r} is not declared in the manifest")
         expected, promised = next(self._waiting, (None, None))
         if promised is None or expected != name:
             raise BundleError(f"store path {name!r} comes twice or out of order")
-        return _StorePath(name, promised, self._lane)
+        return name, promised
 
-    def _unpack(self, member: Member, parts: list[bytes], nar: Nar) -> None:
+    def _known(self, name: str, promised: StoreObject) -> Members | None:
+        """Return how that store path looks in a tar, if the cache has it.
+
+        The root is always unpacked: it has to be looked into, and no other bundle has it.
+        """
+        if self._shelf is None or name == self._manifest.root:
+            return None
+        return self._shelf.objects.find(name, promised)
+
+    def _take(self, known: Members) -> None:
+        """Pass over a store path that the cache has, whose first header was read; place that."""
+        done, checksum = len(self._blocks.header), zlib.crc32(self._blocks.header)
+        for path, length, expected in zip(known.paths, known.lengths, known.checksums, strict=True):
+            for piece in self._blocks.pieces(max(0, length - done)):
+                checksum = zlib.crc32(piece, checksum)
+            if checksum != expected:
+                where = f"{known.name}/{path}".rstrip("/").encode("latin-1")
+                raise BundleError(
+                    f"store path {known.name} does not have the content that the manifest declares"
+                    f" ({plain(where)!r} differs)"
+                )
+            done = checksum = 0
+        if self._shelf is not None:
+            place = self._shelf.objects.place
+            self._lane.do(partial(place, known, self._store / known.name))
+
+    def _share(self, members: Members | None) -> None:
+        if members is None or self._shelf is None:
+            return
+        if members.name != self._manifest.root:
+            self._shelf.objects.share(self._store / members.name, members, self._shelf.scratch)
+
+    def _unpack(self, member: Member, parts: list[bytes], current: _StorePath) -> None:
+        nar = current.nar
         if member.kind is Kind.DIRECTORY:
             nar.directory()
             self._folder.directory(parts)
@@ -189,8 +269,8 @@ class _Unpacking:
             elif member.path == self._bootstrap:
                 self._has_bootstrap = member.executable
             nar.file(member.size, executable=member.executable)
-            self._folder.file(parts, pieces, nar.content, executable=member.executable)
-            self._blocks.skip_padding(member)
+            self._folder.file(parts, pieces, current.content, executable=member.executable)
+            current.note.content(self._blocks.skip_padding(member))
             nar.end_file()
 
     def _read_info(self, size: int, pieces: Iterator[memoryview]) -> memoryview:
@@ -209,6 +289,7 @@ class _Unpacking:
             raise BundleError(f"its root {root} has no info.json")
         if not self._has_bootstrap:
             raise BundleError(f"its root {root} has no executable file runtime/bootstrap.sh")
+        self._lane.drain()  # what is shared is in its place before its folder is left
         target = self._manifest.runtime.encode()
         if member is None or member.kind is not Kind.SYMLINK or member.target != target:
             raise BundleError(f"its nix/runtime is not a link to {self._manifest.runtime}")

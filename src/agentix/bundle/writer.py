@@ -17,18 +17,20 @@ from agentix.bundle.lane import Lane
 from agentix.bundle.manifest import Info, Manifest, StoreObject
 from agentix.bundle.nar import Nar
 from agentix.bundle.staging import PATIENCE, acquire
-from agentix.bundle.tree import CHUNK, Kind, walk
+from agentix.bundle.tree import CHUNK, Kind, contents, walk
 from agentix.errors import BundleError
 from agentix.progress import SILENT
 from agentix.replacing import draft_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
     from pathlib import Path
     from typing import Any, Self
 
     from agentix.nix import StorePath
     from agentix.progress import Progress, Step
+
+    Compare = Callable[[StorePath, hashlib._Hash, int], object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,24 +185,33 @@ class _Packed:
 
 
 def stream(
-    manifest: Manifest, closure: Sequence[StorePath], write: Callable[[bytes], object], step: Step
+    manifest: Manifest,
+    closure: Sequence[StorePath],
+    write: Callable[[bytes], object],
+    step: Step,
+    known: Container[str] = (),
 ) -> None:
-    """Hand the bytes of the bundle's tar to *write*, in chunks."""
-    out = _Chunks(write)
+    """Hand the bytes of the bundle's tar to *write*, in chunks.
+
+    The store paths called as in *known* are not compared with what Nix recorded: whoever reads the
+    tar has them, and compares with those.
+    """
+    out = Chunks(write)
     text = manifest.to_bytes()
     out.add(Member(b"manifest.json", Kind.FILE, len(text)).header())
     out.add(text)
     out.add(bytes(archive.padding(len(text))))
     with Lane("bundle-nar") as lane:
         for entry in sorted(closure, key=lambda entry: entry.path.name):
-            _add_store_path(entry, out, lane)
+            add_store_path(entry, out, lane, None if entry.path.name in known else _compare)
             step.advance(entry.size)
     link = Member(b"nix/runtime", Kind.SYMLINK, target=manifest.runtime.encode())
     out.add(link.header() + archive.END)
     out.flush()
 
 
-def _add_store_path(entry: StorePath, out: _Chunks, lane: Lane) -> None:
+def add_store_path(entry: StorePath, out: Chunks, lane: Lane, compare: Compare | None) -> None:
+    """Write the members of *entry*; *compare* is told, on the *lane*, which NAR hash it has."""
     digest = hashlib.sha256()
     nar = Nar(lambda data: lane.do(partial(digest.update, data)))
     top = (b"nix/store/" + os.fsencode(entry.path.name),)
@@ -209,9 +220,14 @@ def _add_store_path(entry: StorePath, out: _Chunks, lane: Lane) -> None:
         member = Member(path, node.kind, node.size, node.executable, node.target)
         archive.check(member)
         out.add(member.header())
-        nar.add(node, out.add)
+        if compare is not None:
+            nar.add(node, out.add)
+        elif node.kind is Kind.FILE:
+            for piece in contents(node):
+                out.add(piece)
         out.add(bytes(archive.padding(node.size)))
-    lane.do(partial(_compare, entry, digest, nar.finish()))
+    if compare is not None:
+        lane.do(partial(compare, entry, digest, nar.finish()))
 
 
 def _compare(entry: StorePath, digest: hashlib._Hash, size: int) -> None:
@@ -222,7 +238,7 @@ def _compare(entry: StorePath, digest: hashlib._Hash, size: int) -> None:
         )
 
 
-class _Chunks:
+class Chunks:
     """Joins the many small pieces of a tar into few large writes."""
 
     def __init__(self, write: Callable[[bytes], object]) -> None:
@@ -231,6 +247,7 @@ class _Chunks:
         self._size = 0
 
     def add(self, data: bytes) -> None:
+        """Write *data*, now or later."""
         if len(data) >= CHUNK // 4:
             self.flush()
             self._write(data)
@@ -241,6 +258,7 @@ class _Chunks:
             self.flush()
 
     def flush(self) -> None:
+        """Write what has not been written yet."""
         if self._pieces:
             self._write(b"".join(self._pieces))
             self._pieces.clear()
