@@ -33,6 +33,9 @@ class Forecast:
     sources: dict[str, int] | None = None  # files of each project
     wheels: int = 0
     system: int = 0
+    npm: int = 0
+    nix: str | None = None
+    plugins: dict[str, list[str]] | None = None  # what each asks for
     fetch: tuple[str, ...] = ()
     fetch_size: int = 0
     output: Path | None = None
@@ -45,7 +48,13 @@ class Forecast:
         yield f"bundle   {self.name} {self.version} for {self.platform}, toolchain {self.toolchain}"
         for project, files in (self.sources or {}).items():
             yield f"source   {project}: {files} files"
-        yield f"locked   {self.wheels} wheels, {self.system} Debian packages for system tools"
+        tarballs = f", {self.npm} npm packages" if self.npm else ""
+        debs = f"{self.system} Debian packages for system tools"
+        yield f"locked   {self.wheels} wheels, {debs}{tarballs}"
+        if self.nix:
+            yield f"nix      what {self.nix} gives"
+        for plugin, asked in (self.plugins or {}).items():
+            yield f"plugin   {plugin} asks for {', '.join(asked)}"
         if self.fetch:
             yield f"fetch    {len(self.fetch)} files, {self.fetch_size / 1e6:.1f} MB"
             for file in self.fetch:
@@ -90,6 +99,9 @@ def forecast(
         sources={project: len(source.files) for project, source in plan.sources.items()},
         wheels=len(target.wheels),
         system=len(target.system),
+        npm=sum(len(tool.targets[request.platform].packages) for tool in lock.npm),
+        nix=lock.nix,
+        plugins={name: declared.lines() for name, declared in (lock.plugins or {}).items()},
         fetch=tuple(file.file for file in lacking),
         fetch_size=total_size(lacking),
         output=plan.output,

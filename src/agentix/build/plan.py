@@ -24,6 +24,7 @@ class Plan:
     """One bundle to build: from which lock and sources, for which platform, under which name.
 
     ``output`` is where its tar will be, which is no part of any source, wherever it lies.
+    ``nixpkgs`` is a folder that stands for the pinned nixpkgs.
     """
 
     lock: Path
@@ -32,6 +33,7 @@ class Plan:
     version: str
     sources: Mapping[str, Source]
     output: Path
+    nixpkgs: str | None = None
 
     def dumps(self) -> str:
         """Return the text of plan.json, which ``nix/build.nix`` reads."""
@@ -45,6 +47,8 @@ class Plan:
             "name": self.name,
             "sources": trees,
         }
+        if self.nixpkgs is not None:
+            data["nixpkgs"] = self.nixpkgs
         return json.dumps(data, sort_keys=True, ensure_ascii=False)
 
 
@@ -63,6 +67,7 @@ def make_plan(lock: Lock, request: Request) -> Plan:
             for project, source in sources(lock, root).items()
         },
         output=output,
+        nixpkgs=request.nixpkgs,
     )
 
 

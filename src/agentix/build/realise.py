@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from agentix.build.expressions import expressions
 from agentix.build.fetch import fetch, needs
 from agentix.build.lock import current_lock
 from agentix.build.lock.inputs import DECIDING
+from agentix.build.nixpkgs import asks_for_nixpkgs, explained, refuse_offline
 from agentix.build.plan import make_plan
 from agentix.build.project import workspace_root
 from agentix.build.record import Inputs, remember
@@ -55,9 +57,13 @@ def realise(request: Request, offline: bool, check: bool, progress: Progress) ->
         return fetched.present < len(wanted.artifacts())
 
     bring()
+    asks = asks_for_nixpkgs(lock, root)
+    if asks and offline and plan.nixpkgs is None:
+        refuse_offline(store)
+    builder = replace(store, substitutes=asks and not offline)
     with tempfile.TemporaryDirectory(prefix="agentix-") as scratch:
         link = Path(scratch, "result")  # keeps a garbage collection away until the tar is written
-        store_path = _build(plan, link, store, bring, progress)
+        store_path = _build(plan, link, builder, bring, progress)
         if check:
             check_steps(expressions() / "build.nix", _arguments(link), store, progress)
         written = _export(store_path, plan.output, store, progress, compress=request.compress)
@@ -114,6 +120,8 @@ def _build(
     try:
         return attempt()
     except NixError as error:
+        if (better := explained(error)) is not None:
+            raise better from error
         # An artifact whose path exists, but which the store does not know to be whole.
         if error.returncode is None or not bring(thorough=True):
             raise

@@ -13,6 +13,7 @@ from agentix.errors import ProjectError
 BUNDLE_NAME = r"^[A-Za-z0-9]+([-_.][A-Za-z0-9]+)*$"
 _FILE = ".tar"
 _COMPRESSED = ".tar.zst"
+NIXPKGS = "AGENTIX_NIXPKGS"  # a folder with another nixpkgs than the pinned one
 LONGEST_NAME = 128  # what a manifest admits
 
 
@@ -22,6 +23,7 @@ class Request:
 
     ``name`` overrides the bundle's name, ``output`` is where to write, ``python`` a minor version.
     ``compress`` says whether the tar is compressed with zstd, which the bundle's digest ignores.
+    ``nixpkgs`` is a folder to take instead of the pinned nixpkgs.
     """
 
     root: str
@@ -30,6 +32,7 @@ class Request:
     output: str | None = None
     python: str | None = None
     compress: bool = False
+    nixpkgs: str | None = None
 
     @classmethod
     def of(
@@ -57,7 +60,7 @@ class Request:
             raise ProjectError(str(error)) from error
         where = None if output is None else os.path.abspath(output)  # noqa: PTH100 - no links
         packed = _is_compressed(output, compress)
-        return cls(str(root.resolve()), chosen.name, name, where, python, packed)
+        return cls(str(root.resolve()), chosen.name, name, where, python, packed, _nixpkgs())
 
     def destination(self, name: str, version: str) -> Path:
         """Return the file to write: what was asked for, when that is a tar, else in a folder.
@@ -69,6 +72,15 @@ class Request:
         if where.name.endswith(suffix) and not where.is_dir():
             return where
         return where / f"{name}-{version}-{self.platform.replace('/', '-')}.bundle{suffix}"
+
+
+def _nixpkgs() -> str | None:
+    folder = os.environ.get(NIXPKGS)
+    if not folder:
+        return None
+    if not Path(folder, "default.nix").is_file():
+        raise ProjectError(f"{NIXPKGS} is {folder}, which has no default.nix; unset it or mend it")
+    return str(Path(folder).resolve())
 
 
 def _is_compressed(output: Path | None, compress: bool | None) -> bool:

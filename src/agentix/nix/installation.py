@@ -26,12 +26,15 @@ class Nix:
 
     ``root`` is the folder below which ``/nix/store`` lies: ``/`` unless the store is a user's own.
     ``daemon`` says that a daemon works for us, and decides itself on sandboxing and build users.
+    ``substitutes`` says that the configured binary caches may be asked: for nothing of ours, which
+    they cannot have.
     """
 
     programs: Path
     root: Path
     daemon: bool
     sandbox: bool = True
+    substitutes: bool = False
 
     @property
     def private(self) -> bool:
@@ -44,9 +47,10 @@ class Nix:
 
     def options(self) -> list[str]:
         """Return the options that every call gets."""
-        chosen = {"substitute": "false"}
+        chosen = {} if self.substitutes else {"substitute": "false"}
         if not self.daemon:  # an ordinary user of a daemon may not set these, and is told so
-            chosen |= {"substituters": "", "sandbox": str(self.sandbox).lower()}
+            chosen |= {} if self.substitutes else {"substituters": ""}
+            chosen |= {"sandbox": str(self.sandbox).lower()}
             chosen["sandbox-fallback"] = str(not self.private).lower()
             if os.geteuid() == 0 and not _has_group("nixbld"):
                 chosen["build-users-group"] = ""
