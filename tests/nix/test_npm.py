@@ -124,7 +124,9 @@ def test_packages_lie_where_node_looks_for_them(
     done = install(
         {
             inner: {"index.js": "inner"},
-            "node_modules/b": tarball({"package.json": '{"name": "b"}', "index.js": "outer"}, "any"),
+            "node_modules/b": tarball(
+                {"package.json": '{"name": "b"}', "index.js": "outer"}, "any"
+            ),
             "node_modules/tool": {"cli.js": NODE, "node_modules/c/index.js": "brought along"},
         },
         {"tool": "node_modules/tool/cli.js"},
@@ -142,7 +144,9 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, target: str = "") -> tarfil
     return made
 
 
-@pytest.mark.parametrize("name", ["package/../../../evil", "/evil/x", "../evil", "package/a/../../b"])
+@pytest.mark.parametrize(
+    "name", ["package/../../../evil", "/evil/x", "../evil", "package/a/../../b"]
+)
 def test_a_member_that_leads_out_is_refused(
     install: Callable[..., Any], tmp_path: Path, name: str
 ) -> None:

@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-import os
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 from mirror.npm import NpmRegistry
+from mirror.npm_home import clean_home, hide_npm
 from mirror.server import serving
 
 if TYPE_CHECKING:
@@ -24,15 +23,7 @@ def server() -> Iterator[Server]:
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A home without npm settings, and none in the environment."""
-    for name in list(os.environ):
-        if name.lower().startswith("npm_config_") or name.upper().endswith("_PROXY"):
-            monkeypatch.delenv(name)
-    home = tmp_path / "home"
-    home.mkdir()
-    monkeypatch.setenv("HOME", str(home))
-    monkeypatch.setenv("AGENTIX_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setenv("NPM_CONFIG_GLOBALCONFIG", str(tmp_path / "global-npmrc"))
-    return home
+    return clean_home(monkeypatch, tmp_path)
 
 
 @pytest.fixture
@@ -46,9 +37,4 @@ def registry(server: Server, home: Path) -> NpmRegistry:
 @pytest.fixture
 def without_npm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A PATH with no npm and no node on it."""
-    bare = tmp_path / "bin"
-    bare.mkdir()
-    for name in ("git", "sh", "env"):
-        if found := shutil.which(name):
-            (bare / name).symlink_to(found)
-    monkeypatch.setenv("PATH", str(bare))
+    hide_npm(monkeypatch, tmp_path)

@@ -162,7 +162,6 @@ async def test_npm_resolves_the_same(
 ) -> None:
     offer_exact(registry)
     own = await resolved(tmp_path)
-    monkeypatch.setenv("NPM_CONFIG_CACHE", str(tmp_path / "npm-cache"))
     registry.offer(manifest("b", dependencies={"c": "npm:@x/real@>=2.0.0"}))  # now it is a choice
     assert await resolved(tmp_path) == own
 
@@ -191,7 +190,6 @@ async def test_npm_decides_and_runs_nothing(
 ) -> None:
     monkeypatch.setenv("NPM_CONFIG_GLOBAL", "true")
     monkeypatch.setenv("NPM_CONFIG_OMIT", "optional")
-    monkeypatch.setenv("NPM_CONFIG_CACHE", str(tmp_path / "npm-cache"))
     mark = tmp_path / "ran"
     scripts = {"postinstall": f"touch {mark}", "preinstall": f"touch {mark}"}
     registry.offer(manifest("tool", dependencies={"a": "^1.0.0"}, scripts=scripts))
@@ -212,7 +210,6 @@ async def test_npm_decides_and_runs_nothing(
 async def test_what_npm_cannot_resolve_is_told_in_one_line(
     registry: NpmRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NPM_CONFIG_CACHE", str(tmp_path / "npm-cache"))
     registry.offer(manifest("tool", dependencies={"a": "^7.0.0"}))
     registry.offer(manifest("a", "1.0.0"))
     with pytest.raises(LockError, match=r"npm cannot resolve tool@1.0.0: .*a@\^7") as caught:
@@ -224,7 +221,6 @@ async def test_what_npm_cannot_resolve_is_told_in_one_line(
 async def test_a_dependency_that_is_no_release_is_refused(
     registry: NpmRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("NPM_CONFIG_CACHE", str(tmp_path / "npm-cache"))
     local = tmp_path / "local"
     local.mkdir()
     (local / "package.json").write_text(json.dumps(manifest("a")))

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def npm_says(key: str, cwd: Path) -> str:
-    words = ["npm", "config", "get", key]
+def npm_says(cwd: Path) -> tuple[str, str]:
+    """Return what npm takes as the registry, and as that of the scope @acme."""
+    words = ["npm", "config", "get", "registry", "@acme:registry"]
     done = subprocess.run(words, cwd=cwd, capture_output=True, text=True, timeout=60, check=True)
-    return done.stdout.strip()
+    registry, scoped = (line.partition("=")[2].rstrip("/") for line in done.stdout.splitlines())
+    return registry, scoped if scoped != "undefined" else registry
 
 
 @pytest.fixture
@@ -68,17 +70,13 @@ async def test_the_registry_is_the_one_that_npm_would_use(
         else:
             monkeypatch.setenv(key, value.replace("{root}", str(tmp_path)))
     settings = await read_settings(project)
-    assert settings.registry("left-pad") == npm_says("registry", project).rstrip("/")
-    scoped = npm_says("@acme:registry", project)
-    assert settings.registry("@acme/x") == (
-        scoped.rstrip("/") if scoped != "undefined" else settings.registry("left-pad")
-    )
+    assert (settings.registry("left-pad"), settings.registry("@acme/x")) == npm_says(project)
 
 
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
 async def test_where_nobody_chose_npm_is_asked(home: Path, project: Path) -> None:
     settings = await read_settings(project)
-    assert settings.registry("x") == npm_says("registry", project).rstrip("/")
+    assert settings.registry("x") == npm_says(project)[0]
 
 
 async def test_without_npm_and_settings_there_is_one_line(

@@ -12,6 +12,7 @@ import struct
 import tempfile
 import zipfile
 import zlib
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
@@ -22,12 +23,12 @@ from agentix.errors import LockError
 from agentix.patience import TRANSIENT, Patience, retry_after
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import AsyncIterator
 
 _TAIL = 32 * 1024  # bytes; holds the list of files of most wheels, and what they say of themselves
 _END = b"PK\x05\x06"
 _END_SIZE = 22
-_LOCAL_SIZE = 30 + 2 * 65535  # a member's own header at its longest
+_HEADER = 16 * 1024  # bytes before a member's content; more than any archiver writes there
 _LARGEST = 1024 * 1024  # bytes of one of the files
 _CHUNK = 256 * 1024
 _UNUSABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, ValueError)
@@ -39,39 +40,29 @@ class _Transient(Exception):  # noqa: N818 - never leaves this module
         self.after = after
 
 
-async def read_members(
-    session: aiohttp.ClientSession,
-    address: str,
-    file: str,
-    wanted: Callable[[str], bool],
-    *,
-    patience: Patience | None = None,
-) -> Mapping[str, bytes]:
-    """Return the contents of the *wanted* members of the zip *file* at *address*.
+@asynccontextmanager
+async def open_zip(
+    session: aiohttp.ClientSession, address: str, file: str, patience: Patience | None = None
+) -> AsyncIterator[RemoteZip]:
+    """Open the zip *file* at *address*, which may be that of a local file.
 
-    The address may be one of a local file. Raises LockError when it cannot be had or read.
+    Raises LockError, here and in the context, when it cannot be had or read.
     """
     parts = urlsplit(address)
-    if parts.scheme == "file":
-        return await asyncio.to_thread(_from_file, Path(unquote(parts.path)), file, wanted)
-    with tempfile.TemporaryFile() as copy:
-        remote = _Remote(session, address, file, copy, patience or Patience())
-        try:
-            return await remote.read(wanted)
-        except _UNUSABLE as error:
-            raise LockError(f"cannot read {file}: {error}; choose another version of it") from error
-
-
-def _from_file(path: Path, file: str, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+    local = Path(unquote(parts.path)) if parts.scheme == "file" else None
     try:
-        with path.open("rb") as content, zipfile.ZipFile(content) as archive:
-            names = [name for name in archive.namelist() if wanted(name)]
-            return {name: _checked(archive, name) for name in names}
+        with tempfile.TemporaryFile() if local is None else local.open("rb") as copy:
+            remote = RemoteZip(session, address, file, copy, patience or Patience())
+            if local is None:
+                await remote.fetch_list()
+            remote.open()
+            yield remote
     except (OSError, *_UNUSABLE) as error:
-        raise LockError(f"cannot read {file}: {error}; choose another version of it") from error
+        reason = " ".join(str(error).split())
+        raise LockError(f"cannot read {file}: {reason}; choose another version of it") from error
 
 
-class _Remote:
+class RemoteZip:
     """A sparse copy of a remote file: what has been asked for is in its place."""
 
     def __init__(
@@ -84,29 +75,40 @@ class _Remote:
     ) -> None:
         self._session, self._address, self._file = session, address, file
         self._copy, self._patience = copy, patience
+        self._start = self._list = 0  # all is there from *start* on, which is before the list
 
-    async def read(self, wanted: Callable[[str], bool]) -> dict[str, bytes]:
+    async def fetch_list(self) -> None:
+        """Bring the list of files."""
         start = await self._fetch(f"bytes=-{_TAIL}")
         self._copy.seek(start)
         tail = self._copy.read()
         end = tail.rfind(_END)
         if end < 0 or len(tail) < end + _END_SIZE:
             raise zipfile.BadZipFile("it is no zip file")
-        length, offset = struct.unpack_from("<II", tail, end + 12)
-        if offset + length > start + end:
+        length, self._list = struct.unpack_from("<II", tail, end + 12)
+        if self._list + length > start + end:
             raise zipfile.BadZipFile("its list of files lies beyond its end")
-        if offset < start:
-            start = await self._fetch(f"bytes={offset}-{start - 1}")
-        found: dict[str, bytes] = {}
-        with zipfile.ZipFile(self._copy) as archive:
-            for member in archive.infolist():
-                if wanted(member.filename):
-                    first = member.header_offset
-                    last = min(first + member.compress_size + _LOCAL_SIZE, offset)
-                    if first < min(start, last):
-                        await self._fetch(f"bytes={first}-{last - 1}")
-                    found[member.filename] = _checked(archive, member.filename)
-        return found
+        if self._list < start:
+            start = await self._fetch(f"bytes={self._list}-{start - 1}")
+        self._start = start
+
+    def open(self) -> None:
+        """Read the list of files."""
+        self._archive = zipfile.ZipFile(self._copy)
+        self.names = self._archive.namelist()
+
+    async def read(self, name: str) -> bytes:
+        """Return the content of the member *name*."""
+        member = self._archive.getinfo(name)
+        first = member.header_offset
+        last = min(first + member.compress_size + _HEADER, self._list)
+        if first < min(self._start, last):
+            await self._fetch(f"bytes={first}-{last - 1}")
+        with self._archive.open(member) as content:
+            data = content.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            raise zipfile.BadZipFile(f"its {name} is larger than {_LARGEST} bytes")
+        return data
 
     async def _fetch(self, part: str) -> int:
         """Put a part of the file, or all of it, into its place; return where that begins."""
@@ -141,11 +143,3 @@ class _Remote:
 
     def _failed(self, reason: str) -> str:
         return f"cannot look into {self._file} for what it needs: {reason}; lock again later"
-
-
-def _checked(archive: zipfile.ZipFile, name: str) -> bytes:
-    with archive.open(name) as member:
-        data = member.read(_LARGEST + 1)
-    if len(data) > _LARGEST:
-        raise zipfile.BadZipFile(f"its {name} is larger than {_LARGEST} bytes")
-    return data

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from agentix.build.declared import Declared
 from agentix.build.indices import Indices
 from agentix.build.lock.plugins import FILE, GROUP, declared_by, modules_of
-from agentix.build.lock.remote_zip import read_members
+from agentix.build.lock.remote_zip import open_zip
 from agentix.build.session import open_session
 from agentix.errors import LockError
 
@@ -62,22 +62,16 @@ async def wheels_needs(
 async def _of_wheel(
     session: aiohttp.ClientSession, wheel: Artifact, address: str, turns: asyncio.Semaphore
 ) -> Declared:
-    async with turns:
-        said = await read_members(session, address, wheel.file, _is_entry_points)
-        text = next(iter(said.values()), b"")
+    async with turns, open_zip(session, address, wheel.file) as archive:
+        found = next(filter(_is_entry_points, archive.names), None)
+        text = await archive.read(found) if found is not None else b""
         modules = modules_of(wheel.package, _entry_points(wheel.package, text))
         if not modules:
             return Declared()
-        wanted = {f"{module.replace('.', '/')}/{FILE}" for module in modules}
-        names: set[str] = set()
-
-        def is_wanted(name: str) -> bool:
-            names.add(_installed(name))
-            return _installed(name) in wanted
-
-        members = await read_members(session, address, wheel.file, is_wanted)
-        files = {_installed(name): data for name, data in members.items()}
-        return declared_by(wheel.package, modules, files.get, names)
+        members = {_installed(name): name for name in archive.names}
+        wanted = {f"{module.replace('.', '/')}/{FILE}" for module in modules} & members.keys()
+        files = {path: await archive.read(members[path]) for path in sorted(wanted)}
+        return declared_by(wheel.package, modules, files.get, members)
 
 
 def _is_entry_points(name: str) -> bool:
