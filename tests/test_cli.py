@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+import typer
+from typer.testing import CliRunner
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
 AGENTIX = Path(sys.executable).with_name("agentix")
 
@@ -22,19 +24,45 @@ def agentix(
     return subprocess.run([AGENTIX, *arguments], capture_output=True, text=True, env=env)
 
 
-def test_help_lists_every_command_on_one_screen() -> None:
-    done = agentix("--help")
-    assert done.returncode == 0
-    assert len(done.stdout.splitlines()) <= 24
-    for command in ("build", "lock", "fetch", "deploy", "sandbox", "plugin"):
-        assert f" {command} " in done.stdout
+def every_command(group: Any, *words: str) -> Iterator[tuple[str, ...]]:
+    """Yield the words of every command below *group*, and of the groups."""
+    yield words
+    context = group.make_context("agentix", [], resilient_parsing=True)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        if hasattr(command, "list_commands"):
+            yield from every_command(command, *words, name)
+        else:
+            yield (*words, name)
 
 
-@pytest.mark.parametrize("command", ["build", "lock", "fetch", "deploy", "sandbox", "plugin"])
-def test_every_command_explains_itself(command: str) -> None:
-    done = agentix(command, "--help")
-    assert done.returncode == 0
-    assert command in done.stdout
+def test_every_command_explains_itself_on_one_screen() -> None:
+    from agentix.cli.app import app
+
+    found = list(every_command(typer.main.get_command(app)))
+    runner = CliRunner(env={"COLUMNS": "80", "TERMINAL_WIDTH": "80"})
+    for words in found:
+        done = runner.invoke(app, [*words, "--help"], prog_name="agentix")
+        assert done.exit_code == 0, words
+        assert f"Usage: {' '.join(('agentix', *words))} " in done.stdout
+        assert len(done.stdout.rstrip().splitlines()) <= 24, words
+    ours = {"init", "build", "lock", "fetch", "bundle", "deploy", "sandbox", "plugin", "doctor"}
+    assert {words[0] for words in found if words} >= ours
+    assert ("deploy", "bubblewrap") in found
+
+
+def test_whatever_a_script_would_read_is_to_be_had_as_json() -> None:
+    from agentix.cli.app import app
+
+    group = typer.main.get_command(app)
+    context = typer.Context(group, info_name="agentix")
+    for words in every_command(group):
+        command: Any = group
+        for word in words:
+            command = command.get_command(context, word)
+        if words and not hasattr(command, "list_commands"):
+            options = {option for parameter in command.params for option in parameter.opts}
+            assert "--format" in options, words
 
 
 def test_version_is_that_of_the_distribution() -> None:

@@ -99,7 +99,7 @@ def _root(
         bool, typer.Option("--verbose", help="Show tracebacks. Works after the command, too.")
     ] = False,
 ) -> None:
-    """Turn a Python project into a reproducible bundle and run it inside any sandbox."""
+    """Turn a Python project into a reproducible bundle and run it in any sandbox."""
 
 
 def run(arguments: list[str]) -> None:

@@ -25,16 +25,14 @@ def command(
     path: ProjectArgument = Path(),
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output", "-o", help="A .tar(.zst) file or a folder.  [default: dist in the project]"
-        ),
+        typer.Option("--output", "-o", help="A .tar(.zst) file or a folder; dist by default."),
     ] = None,
     name: Annotated[str | None, typer.Option(help="Call the bundle so.")] = None,
     platform: PlatformOption = None,
     python: PythonOption = None,
     offline: Annotated[bool, typer.Option("--offline", help="Never use the network.")] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Build everything twice and compare every byte.")
+        bool, typer.Option("--check", help="Build twice and compare every byte.")
     ] = False,
     compress: CompressOption = None,
     dry_run: Annotated[
@@ -42,7 +40,7 @@ def command(
     ] = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Build the bundle of a Python project, locking and fetching what is missing."""
+    """Build the bundle of a project, locking and fetching what is missing."""
     packed = None if compress is None else compress is Compression.ZSTD
     if dry_run:
         from agentix.build.forecast import forecast

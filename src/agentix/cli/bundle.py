@@ -32,7 +32,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 @app.callback()
 def _bundle() -> None:
-    """Look into bundles, compare them, and bring them to registries and back."""
+    """Look into bundles, compare them, push and pull them."""
 
 
 @app.command("inspect")
@@ -119,7 +119,7 @@ def _pull(
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", help="Write a .tar(.zst) or into a folder.  [default: the cache]"
+            "--output", "-o", help="Write a .tar(.zst) or into a folder; without it, the cache."
         ),
     ] = None,
     platform: PlatformOption = None,

@@ -27,10 +27,9 @@ def command(
     ] = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Look at what building and running need of this machine, and say what to do.
+    """Say what this machine lacks, and what to do about it.
 
-    Takes ten seconds at most. Exits with 1 when something is a problem: then this machine cannot
-    build bundles, or cannot run them.
+    Exits with 1 if it cannot build bundles, or cannot run them. Takes ten seconds at most.
     """
     from agentix.doctor import every_check, examine
 

@@ -15,7 +15,7 @@ def command(
     platform: PlatformOption = None,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Fetch what building a project needs, so that it can be built without a network."""
+    """Fetch what building a project needs, so that it needs no network."""
     from agentix.build.fetch import fetch_project
     from agentix.cli.progress import terminal_progress
 

@@ -18,7 +18,10 @@ def command(
     path: Annotated[Path, typer.Argument(help="The new project's folder.")] = Path(),
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Make the smallest project that builds; nothing that is there is overwritten."""
+    """Make the smallest project that builds.
+
+    Nothing that is there is overwritten.
+    """
     from agentix.build.initial import make_project
 
     made = make_project(path)

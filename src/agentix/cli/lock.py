@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from agentix.cli.options import PythonOption
+from agentix.cli.output import Format, FormatOption, print_json
 
 
 def command(
@@ -25,6 +26,7 @@ def command(
         bool, typer.Option("--upgrade", help="Take new versions, of all packages or of NAME.")
     ] = False,
     python: PythonOption = None,
+    form: FormatOption = Format.TEXT,
 ) -> None:
     """Resolve a project's dependencies into its bundle.lock."""
     path, names = _split(words or [], upgrade)
@@ -35,14 +37,21 @@ def command(
 
     if check:
         check_lock(path, python=python)
-        typer.echo(f"{path / 'bundle.lock'} is up to date")
+        _tell(path / "bundle.lock", "up to date", f"{path / 'bundle.lock'} is up to date", form)
         return
     with terminal_progress() as progress:
         written = write_lock(
             path, python=python, upgrade=(names or True) if upgrade else (), progress=progress
         )
     state = "written" if written.changed else "unchanged"
-    typer.echo(f"{written.file} {state}")
+    _tell(written.file, state, f"{written.file} {state}", form)
+
+
+def _tell(file: Path, state: str, sentence: str, form: Format) -> None:
+    if form is Format.JSON:
+        print_json({"lock": str(file), "state": state})
+    else:
+        typer.echo(sentence)
 
 
 def _split(words: list[str], upgrade: bool) -> tuple[Path, list[str]]:

@@ -10,7 +10,7 @@ import typer
 
 ProjectArgument = Annotated[Path, typer.Argument(help="The project's folder.")]
 PlatformOption = Annotated[
-    str | None, typer.Option(help="linux/amd64 or linux/arm64.  [default: this machine's]")
+    str | None, typer.Option(help="linux/amd64 or linux/arm64; this machine's by default.")
 ]
 PythonOption = Annotated[str | None, typer.Option(help="A minor version, such as 3.13.")]
 
@@ -23,5 +23,5 @@ class Compression(StrEnum):
 
 
 CompressOption = Annotated[
-    Compression | None, typer.Option("--compress", help="Compress the tar.  [default: none]")
+    Compression | None, typer.Option("--compress", help="Compress the tar; not by default.")
 ]
