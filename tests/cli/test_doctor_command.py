@@ -216,11 +216,11 @@ def test_nothing_that_hangs_holds_it_up_nor_is_left_over_nor_gets_a_secret_told(
         )
         took = time.monotonic() - begun
     assert done.returncode == 1, done.stderr
-    assert took < 20  # ten, and what starting Python takes on a busy machine
+    assert took < 25  # ten, and what starting Python takes on a busy machine
     found = findings(done)
     for subject in ("git", "gpgv", "npm", "skopeo", "python", "debian", "mute", "docker", "podman"):
         assert found[subject][0]["level"] != "ok", subject
-    assert "does not answer within 9 s" in found["mute"][0]["text"]
+    assert "does not answer within 10 s" in found["mute"][0]["text"]
     assert "docker.sock" in found["docker"][0]["text"]
     assert "hunter2" not in done.stdout + done.stderr
     assert running(str(programs)) == []

@@ -56,7 +56,7 @@ class Report:
         return tuple(entry for entry in self.entries if entry.finding.level == "problem")
 
 
-def examine(checks: Sequence[Check], *, within: float = 9.0) -> Report:
+def examine(checks: Sequence[Check], *, within: float = 10.0) -> Report:
     """Make all *checks* side by side; what takes more than *within* seconds is a problem, too.
 
     One provider that can make sandboxes is enough: what keeps the others from it becomes a note.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from agentix.build.command import Ended
 
-PATIENCE = 6.0  # seconds for one program; less than for the whole examination
+PATIENCE = 8.0  # seconds for one program; less than for the whole examination
 
 
 def ask(words: Sequence[str]) -> Ended:
