@@ -24,7 +24,10 @@ let
     listToAttrs
     map
     mapAttrs
+    replaceStrings
     ;
+  platforms = import ./platforms.nix;
+  gnu = replaceStrings [ "_" ] [ "-" ];  # as Debian calls its cross compilers
   # What is known of a locked or pinned artifact, as the manifest tells it.
   known = artifact: {
     inherit (artifact)
@@ -107,7 +110,32 @@ let
         version
         ;
       backend = here.environment { wheels = map (install here) backend; };
+      compiler = if project.compiled or false then compiler else null;
     };
+  # Runs on this machine, and makes programs for the platform.
+  compiler = here.tools {
+    declared =
+      let
+        prefix = if platform == host then "" else "-${gnu platforms.${platform}.multiarch}";
+      in
+      map (name: name + prefix) [
+        "binutils"
+        "g++"
+        "gcc"
+      ];
+    packages = map (
+      file:
+      let
+        deb = lock.artifact file;
+      in
+      {
+        inherit (deb) package;
+        archive = artifact deb;
+      }
+    ) (lock.compilers.${host}.${platform} or (throw
+      "the lock has no compiler on ${host} for ${platform}; run 'agentix lock'"
+    ));
+  };
   build =
     project:
     target.wheel {

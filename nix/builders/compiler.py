@@ -64,7 +64,7 @@ def settle(tree: Path, toolchain: Path, multiarch: str, loader: str) -> None:
     if natives or crosses:
         (tree / "usr").symlink_to(".")  # the root of a system, as --sysroot means it
         _libc(tree, libraries, toolchain, loader)
-        _linker_scripts(tree)
+        _linker_scripts(tree, {folder.parent.name for folder in crosses})
 
 
 def _tools(tree: Path, triple: str) -> None:
@@ -90,9 +90,14 @@ def _libc(tree: Path, libraries: Path, toolchain: Path, loader: str) -> None:
             (folder / loader).symlink_to(toolchain / "lib" / loader)
 
 
-def _linker_scripts(tree: Path) -> None:
-    """Have libraries that are text (libc.so) name the files here."""
+def _linker_scripts(tree: Path, foreign: set[str]) -> None:
+    """Have libraries that are text (libc.so) name the files here.
+
+    Those in the *foreign* folders are read as below ``--sysroot`` anyway: it is cross linkers' own.
+    """
     for path in files(tree):
+        if path.relative_to(tree).parts[0] in foreign:
+            continue
         if path.suffix not in {".a", ".so"} or path.stat().st_size > _LARGEST_SCRIPT:
             continue
         content = path.read_bytes()

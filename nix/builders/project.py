@@ -47,9 +47,15 @@ def main() -> None:
     stage(source, tree)
     tree /= config["path"]
     environ = environment(config, home)
-    name = build(config["name"], tree, wheels, f"{config['backend']}/bin/python", environ)
-    pure = name.endswith("-none-any.whl")
-    if not pure and not config["native"]:
+    python = f"{config['backend']}/bin/python"
+    if config["compiler"] is not None:
+        compiler = compile_with(config["compiler"], workshop)
+        environ |= compiler | {"PATH": f"{environ['PATH']}:{config['compiler']['tools']}/bin"}
+        if not config["native"]:
+            python = f"{config['backend']}/libexec/python3"  # which looks at its environment
+            environ |= compile_for(config["compiler"], workshop)
+    name = build(config["name"], tree, wheels, python, environ)
+    if not config["native"] and not fits(name, config["compiler"]):
         step.fail(
             f"the project {config['name']} builds a wheel for this machine only ({name}); "
             f"for {config['platform']}, build it on such a machine"
@@ -109,6 +115,51 @@ def environment(config: dict[str, Any], home: Path) -> dict[str, str]:
         "POETRY_DYNAMIC_VERSIONING_BYPASS": config["version"],
         "UV_DYNAMIC_VERSIONING_BYPASS": config["version"],
     }
+
+
+def compile_with(compiler: dict[str, str], workshop: Path) -> dict[str, str]:
+    """Return the variables by which a backend finds the compiler and Python's headers."""
+    gcc = f"{compiler['multiarch']}-gcc"
+    # Neither the place nor anything that tells of it may get into what is made.
+    flags = f"-g0 -ffile-prefix-map={workshop}=."
+    return {
+        "CC": gcc,
+        "CXX": f"{compiler['multiarch']}-g++",
+        "CFLAGS": flags,
+        "CXXFLAGS": flags,
+        "CPATH": ":".join(
+            f"{compiler['tools']}/root/include/{folder}"
+            for folder in (f"python{compiler['python']}", "")
+        ).rstrip("/"),
+    }
+
+
+def compile_for(compiler: dict[str, str], workshop: Path) -> dict[str, str]:
+    """Return the variables by which Python builds for another platform than its own.
+
+    What it knows of that platform is in one module of that platform's Python.
+    """
+    name = f"_sysconfigdata__{compiler['multiarch']}"
+    folder = workshop / "sysconfig"
+    folder.mkdir()
+    known = Path(compiler["toolchain"], f"lib/python{compiler['python']}/{name}.py")
+    shutil.copyfile(known, folder / known.name)
+    return {
+        "_PYTHON_HOST_PLATFORM": f"linux-{machine(compiler)}",
+        "_PYTHON_SYSCONFIGDATA_NAME": name,
+        "PYTHONPATH": str(folder),
+    }
+
+
+def fits(wheel: str, compiler: dict[str, str] | None) -> bool:
+    """Say whether a wheel of that name is for the platform that is built for."""
+    platform = wheel.removesuffix(".whl").rpartition("-")[2]
+    return platform == "any" or (compiler is not None and platform.endswith(machine(compiler)))
+
+
+def machine(compiler: dict[str, str]) -> str:
+    """Return the kind of machine that is built for, as wheels call it."""
+    return compiler["multiarch"].partition("-")[0]
 
 
 def build(project: str, tree: Path, wheels: Path, python: str, environ: dict[str, str]) -> str:

@@ -60,6 +60,7 @@ def build(
             "version": "1.2.3",
             "source": str(source),
             "backend": str(backend),
+            "compiler": None,
             "hooks": helpers["hooks"],
             "native": native,
             "path": inner,
@@ -237,3 +238,55 @@ def test_a_damaged_source_archive_is_one_sentence(
     sentence = "the source archive of the project some.Project cannot be unpacked: "
     assert done.stderr.splitlines()[-1].startswith(sentence)
     assert len(done.stderr.splitlines()) == 1
+
+
+COMPILER = {
+    "tools": "/tools",
+    "toolchain": "/toolchain",
+    "multiarch": "aarch64-linux-gnu",
+    "python": "3.11",
+}
+
+
+def test_a_backend_finds_the_compiler_and_tells_nobody_where_it_was(
+    builders: Any, tmp_path: Path
+) -> None:
+    assert builders.project.compile_with(COMPILER, tmp_path) == {
+        "CC": "aarch64-linux-gnu-gcc",
+        "CXX": "aarch64-linux-gnu-g++",
+        "CFLAGS": f"-g0 -ffile-prefix-map={tmp_path}=.",
+        "CXXFLAGS": f"-g0 -ffile-prefix-map={tmp_path}=.",
+        "CPATH": "/tools/root/include/python3.11:/tools/root/include",
+    }
+
+
+def test_python_is_told_of_another_platform_by_that_platforms_own_module(
+    builders: Any, tmp_path: Path
+) -> None:
+    name = "_sysconfigdata__aarch64-linux-gnu"
+    library = tmp_path / "toolchain/lib/python3.11"
+    library.mkdir(parents=True)
+    (library / f"{name}.py").write_text("build_time_vars = {}\n")
+    compiler = COMPILER | {"toolchain": str(tmp_path / "toolchain")}
+    assert builders.project.compile_for(compiler, tmp_path) == {
+        "_PYTHON_HOST_PLATFORM": "linux-aarch64",
+        "_PYTHON_SYSCONFIGDATA_NAME": name,
+        "PYTHONPATH": str(tmp_path / "sysconfig"),
+    }
+    assert [path.name for path in (tmp_path / "sysconfig").iterdir()] == [f"{name}.py"]
+
+
+@pytest.mark.parametrize(
+    ("name", "compiler", "fits"),
+    [
+        (PURE, None, True),
+        (PURE, COMPILER, True),
+        ("a-1.0-cp311-cp311-linux_aarch64.whl", COMPILER, True),
+        ("a-1.0-cp311-cp311-linux_aarch64.whl", None, False),
+        ("a-1.0-cp311-cp311-linux_x86_64.whl", COMPILER, False),
+    ],
+)
+def test_a_compiled_wheel_is_for_the_platform_that_was_compiled_for(
+    builders: Any, name: str, compiler: dict[str, str] | None, fits: bool
+) -> None:
+    assert builders.project.fits(name, compiler) == fits

@@ -54,6 +54,14 @@ def needs(lock: Lock, platform: PlatformName, builder: PlatformName) -> Needs:
         if reason := part.missing.get(builder):
             raise LockError(f"{name} cannot be built on {builder}: {reason}")
         names.update(part.backend.get(builder, ()))
+        if part.compiled:
+            compiler = lock.compilers.get(builder, {}).get(platform)
+            if compiler is None:
+                raise LockError(
+                    f"the lock of {lock.name} has nothing to compile {name} for {platform} with; "
+                    "run `agentix lock`"
+                )
+            names.update(compiler)
     toolchain = pins.toolchains().get(lock.toolchain)
     if toolchain is None:
         known = ", ".join(pins.toolchains())

@@ -51,8 +51,14 @@ def _named(artifacts: object) -> object:
     }
 
 
-_KINDS = {"system": "Debian package", "sources": "source", "npm": "npm tarball"}  # or wheels
-_OPTIONAL = {"missing", "npm", "releases", "sources"}  # keys that are written only with a value
+_KINDS = {  # others are wheels
+    "compilers": "Debian package",
+    "npm": "npm tarball",
+    "sources": "source",
+    "system": "Debian package",
+}
+# Keys that are written only with a value.
+_OPTIONAL = {"compiled", "compilers", "missing", "npm", "releases", "sources"}
 
 
 def _kind(artifact: Artifact) -> str:
@@ -82,6 +88,7 @@ class LockedProject(Strict):
 
     ``path`` is relative to the folder of the lock. ``backend`` names the wheels of the backend's
     environment for each platform that builds; ``missing`` says why a platform cannot build it.
+    ``compiled`` says that it is written in C or C++, too.
     """
 
     name: DistributionName
@@ -89,19 +96,21 @@ class LockedProject(Strict):
     path: RelativePath
     backend: Mapping[PlatformName, tuple[FileName, ...]]
     missing: Mapping[PlatformName, Sentence] = {}
+    compiled: bool = False
 
 
 class LockedRelease(Strict):
     """A release that is built like a project, for the platforms for which it has no usable wheel.
 
     ``source`` is a source archive or a Git tree, ``path`` the folder of the project in it;
-    ``backend`` and ``missing`` are as for projects.
+    the rest is as for projects.
     """
 
     source: FileName
     path: Annotated[RelativePath, AfterValidator(_inside)] = "."
     backend: Mapping[PlatformName, tuple[FileName, ...]]
     missing: Mapping[PlatformName, Sentence] = {}
+    compiled: bool = False
 
 
 class Target(Strict):
@@ -128,6 +137,7 @@ class Lock(Strict):
     python: PythonMinor
     projects: Annotated[tuple[LockedProject, ...], Field(min_length=1)]
     releases: tuple[LockedRelease, ...] = ()
+    compilers: Mapping[PlatformName, Mapping[PlatformName, tuple[FileName, ...]]] = {}
     system: tuple[DebianName, ...] = ()
     npm: tuple[LockedTool, ...] = ()
     nix: NixFile | None = None
@@ -175,6 +185,9 @@ class Lock(Strict):
         for release in self.releases:
             for platform, files in release.backend.items():
                 yield f"releases.{release.source}.backend.{platform}", platform, files
+        for builder, compilers in self.compilers.items():
+            for platform, files in compilers.items():
+                yield f"{builder}.{platform}.compilers", builder, files
         for platform, target in self.platforms.items():
             yield f"platforms.{platform}.wheels", platform, target.wheels
             yield f"platforms.{platform}.sources", platform, target.sources
@@ -189,7 +202,7 @@ class Lock(Strict):
             raise ValueError(f"{where}: {file!r} is not among the artifacts")
         if _kind(artifact) != _KINDS.get(where.rpartition(".")[2], "wheel"):
             raise ValueError(f"{where}: {file!r} is of the wrong kind, {_kind(artifact)}")
-        if _is_foreign(file, platform):
+        if _is_foreign(file, platform) and not where.endswith(".compilers"):  # headers of the other
             raise ValueError(f"{where}: {file!r} is for another platform")
 
     def dumps(self) -> str:

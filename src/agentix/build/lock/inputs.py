@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from packaging.utils import canonicalize_name
 
+from agentix.build.lock.compiled import is_compiled
 from agentix.build.lock.plugins import declaring_files
 from agentix.build.lock.runtime import runtime_folder, runtime_requirement
 from agentix.build.project import PYPROJECT, read_project, read_tree, workspace_root
@@ -88,6 +89,8 @@ def _project(folder: Path) -> dict[str, Any]:
     }
     if (plugin := declaring_files(project)) is not None:  # only then: other locks stay as they are
         relevant["plugin"] = {name: _sha256(folder / name) for name in plugin}
+    if is_compiled(project):
+        relevant["compiled"] = True
     if {"version", "dependencies", _MAY_BE_ASKED_FOR}.isdisjoint(project.dynamic):
         return relevant
     return relevant | {name: _sha256(folder / name) for name in _OF_A_PROJECT}

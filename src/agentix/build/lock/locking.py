@@ -14,6 +14,8 @@ from pydantic import ValidationError
 
 from agentix.build.lock import uv
 from agentix.build.lock.backends import Backends, ask_version
+from agentix.build.lock.compiled import is_compiled
+from agentix.build.lock.compilers import Compilers, kept_compilers, lock_compilers
 from agentix.build.lock.file import (
     LOCK_FILE,
     Lock,
@@ -120,6 +122,7 @@ class _Locking:
                     origin: group.create_task(lock_release(origin, self.project.root, backends))
                     for origin in origins
                 }
+                compilers = await self._compilers(found, projects, releases)
             step.outcome(self._outcome(found))
         try:
             return self._lock(
@@ -128,6 +131,7 @@ class _Locking:
                 {origin: task.result() for origin, task in releases.items()},
                 backends,
                 tools.result(),
+                compilers,
             )
         except ValidationError as error:
             fault = first_fault(error)
@@ -149,6 +153,7 @@ class _Locking:
         releases: Mapping[Origin, Release],
         backends: Backends,
         tools: Tools,
+        compilers: Compilers,
     ) -> Lock:
         artifacts = found.artifacts | backends.artifacts()
         artifacts |= {release.source.file: release.source for release in releases.values()}
@@ -161,6 +166,9 @@ class _Locking:
         used.update(file for files in found.files.values() for file in files)
         used.update(file for packages in tools.packages.values() for file in packages)
         used.update(tools.npm.artifacts)
+        compiling = [deb for some in compilers.values() for debs in some.values() for deb in debs]
+        artifacts |= {deb.file: deb for deb in compiling}
+        used.update(deb.file for deb in compiling)
         return Lock(
             name=canonicalize_name(self.project.settings.name or self.name),
             version=projects[0].version,
@@ -169,6 +177,12 @@ class _Locking:
             python=self.toolchain.python,
             projects=tuple(projects),
             releases=tuple(sorted(built, key=lambda release: release.source)),
+            compilers={
+                builder: {
+                    target: tuple(sorted(d.file for d in debs)) for target, debs in some.items()
+                }
+                for builder, some in compilers.items()
+            },
             system=tools.system,
             npm=tuple(tools.npm.locked),
             nix=self.project.settings.nix,
@@ -258,6 +272,26 @@ class _Locking:
             return kept
         return await lock_system_tools(names, self.toolchain, self.progress)
 
+    async def _compilers(
+        self,
+        found: Resolution,
+        projects: list[asyncio.Task[LockedProject]],
+        releases: Mapping[Origin, asyncio.Task[Release]],
+    ) -> Compilers:
+        """Lock what compiles whatever takes it, for the platforms for which that is built."""
+        compiled = {origin for origin, task in releases.items() if (await task).locked.compiled}
+        targets = [
+            platform
+            for platform in PLATFORMS
+            if platform not in found.missing and not compiled.isdisjoint(found.origins[platform])
+        ]
+        if any([(await task).compiled for task in projects]):
+            targets = list(PLATFORMS)
+        if not targets:
+            return {}
+        kept = kept_compilers(self.previous, self.toolchain, targets)
+        return kept or await lock_compilers(self.toolchain, targets, self.progress)
+
     async def _locked(self, name: str, tree: Project, backends: Backends) -> LockedProject:
         backend = await backends.resolve(tree.backend, name)
         complete = backends.complete(tree.backend, name)
@@ -268,6 +302,7 @@ class _Locking:
             path=_relative(tree.root, self.project.root),
             backend=backend.files,
             missing=backend.missing,
+            compiled=await asyncio.to_thread(is_compiled, tree),
         )
 
     def _runtime_tree(self) -> list[Project]:

@@ -13,6 +13,7 @@ from agentix.build.artifact import Artifact
 from agentix.build.download import copy, download
 from agentix.build.indices import Indices
 from agentix.build.lock.archives import take_out
+from agentix.build.lock.compiled import is_compiled, is_rust
 from agentix.build.lock.file import LockedRelease
 from agentix.build.lock.git import check_out
 from agentix.build.project import PYPROJECT, Project, read_tree
@@ -21,6 +22,7 @@ from agentix.bundle.nar import nar_hash
 from agentix.errors import LockError, ProjectError
 from agentix.folders import cache_folder, writing
 from agentix.nix.paths import store_name
+from agentix.platforms import PLATFORMS
 
 if TYPE_CHECKING:
     from agentix.build.lock.backends import Backends
@@ -48,14 +50,29 @@ async def lock_release(origin: Origin, root: Path, backends: Backends) -> Releas
         if origin.commit is not None:
             source, place = await _from_git(origin, origin.commit, folder)
             tree = place / origin.path
+            files = [path.name for path in await asyncio.to_thread(list, tree.rglob("*"))]
         else:
             source, place = await _from_archive(origin, root, folder)
             tree = Path(scratch)
-            await asyncio.to_thread(take_out, place, origin.path, _SAY_HOW, tree)
+            files = await asyncio.to_thread(take_out, place, origin.path, _SAY_HOW, tree)
         project = await asyncio.to_thread(_read, named, tree)
+        compiled = await asyncio.to_thread(is_compiled, project, files)
+    if is_rust(project):
+        reason = (
+            f"{named} has no wheel for it, and its source is Rust, which is not built: "
+            "choose a version that has one"
+        )
+        missing = dict.fromkeys(PLATFORMS, reason)
+        return Release(
+            LockedRelease(source=source.file, path=origin.path, backend={}, missing=missing), source
+        )
     backend = await backends.resolve(project.backend, origin.package)
     locked = LockedRelease(
-        source=source.file, path=origin.path, backend=backend.files, missing=backend.missing
+        source=source.file,
+        path=origin.path,
+        backend=backend.files,
+        missing=backend.missing,
+        compiled=compiled,
     )
     return Release(locked, source)
 

@@ -74,7 +74,9 @@ def kept_system_tools(
     """Return what *previous* locked for the same tools, or None when that no longer fits."""
     if previous is None or previous.toolchain != toolchain.name:
         return None
-    if set(previous.system) != set(declared_tools(names)) or set(previous.platforms) != set(PLATFORMS):
+    if set(previous.system) != set(declared_tools(names)) or set(previous.platforms) != set(
+        PLATFORMS
+    ):
         return None
     kept: dict[PlatformName, Packages] = {}
     for platform, target in previous.platforms.items():
