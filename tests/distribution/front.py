@@ -38,7 +38,9 @@ def nothing(request: web.Request) -> None:
 class Front:
     """Listens on loopback for the registry *behind*; *meddle* may answer in its place.
 
-    *cut* says after how many bytes of its body, sent or received, a request's connection dies.
+    *cut* says after how many bytes of its body, sent or received, a request's connection dies;
+    without *ranges* a part of a blob cannot be had; *throttle*, told how much of a body has passed,
+    says whether the rest has to wait.
     """
 
     def __init__(self, behind: str, tls: ssl.SSLContext | None = None) -> None:
@@ -46,6 +48,9 @@ class Front:
         self.seen: list[Seen] = []
         self.meddle: Meddle = nothing
         self.cut: Callable[[web.Request], int | None] = nothing
+        self.throttle: Callable[[web.Request, int], bool] = lambda request, passed: False
+        self.ranges = True
+        self.cuts = 0
         self.port = 0
         self._tls = tls
         self._loop = asyncio.new_event_loop()
@@ -61,6 +66,9 @@ class Front:
         self.seen.clear()
         self.meddle = nothing
         self.cut = nothing
+        self.throttle = lambda request, passed: False
+        self.ranges = True
+        self.cuts = 0
 
     def uploads(self) -> list[str]:
         """Return the digests of the blobs that were sent."""
@@ -108,7 +116,8 @@ class Front:
             return answer
         left = self.cut(request)
         # With its own Host, so that the registry says where the front is.
-        unwanted = ("transfer-encoding", "connection", "expect")
+        unwanted = ["transfer-encoding", "connection", "expect"]
+        unwanted += [] if self.ranges else ["range"]
         headers = {k: v for k, v in request.headers.items() if k.lower() not in unwanted}
         if self._tls is not None:
             headers["X-Forwarded-Proto"] = "https"
@@ -129,10 +138,12 @@ class Front:
             sent = 0
             async for chunk in response.content.iter_chunked(CHUNK):
                 if left is not None and sent + len(chunk) > left:
+                    self.cuts += 1
                     await passed.write(chunk[: left - sent])
                     abort(request)
                     break
                 sent += len(chunk)
+                await self._held(request, sent)
                 await passed.write(chunk)
             return passed
 
@@ -141,9 +152,16 @@ class Front:
         async for chunk in request.content.iter_chunked(CHUNK):
             taken += len(chunk)
             if left is not None and taken > left:
+                self.cuts += 1
                 abort(request)
                 raise ConnectionResetError
+            await self._held(request, taken)
             yield chunk
+
+    async def _held(self, request: web.Request, passed: int) -> None:
+        """Wait as long as *throttle* says, or until nobody waits for the answer any more."""
+        while self.throttle(request, passed) and request.transport is not None:
+            await asyncio.sleep(0.01)
 
 
 def abort(request: web.Request) -> None:

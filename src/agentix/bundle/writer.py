@@ -13,6 +13,7 @@ from agentix.bundle import archive
 from agentix.bundle.archive import Member
 from agentix.bundle.compression import Compressor
 from agentix.bundle.folder import write_all
+from agentix.bundle.frame import beginning, ending
 from agentix.bundle.lane import Lane
 from agentix.bundle.manifest import Info, Manifest, StoreObject
 from agentix.bundle.nar import Nar
@@ -197,16 +198,12 @@ def stream(
     tar has them, and compares with those.
     """
     out = Chunks(write)
-    text = manifest.to_bytes()
-    out.add(Member(b"manifest.json", Kind.FILE, len(text)).header())
-    out.add(text)
-    out.add(bytes(archive.padding(len(text))))
+    out.add(beginning(manifest))
     with Lane("bundle-nar") as lane:
         for entry in sorted(closure, key=lambda entry: entry.path.name):
             add_store_path(entry, out, lane, None if entry.path.name in known else _compare)
             step.advance(entry.size)
-    link = Member(b"nix/runtime", Kind.SYMLINK, target=manifest.runtime.encode())
-    out.add(link.header() + archive.END)
+    out.add(ending(manifest))
     out.flush()
 
 

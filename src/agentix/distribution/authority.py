@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from base64 import b64encode
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ class Authority:
         self._ask = ask
         self._basic = False
         self._tokens: dict[str, str] = {}
+        self._one = asyncio.Lock()
 
     def headers(self, scope: str) -> dict[str, str]:
         """Return what to send with a request that needs *scope*."""
@@ -42,12 +44,16 @@ class Authority:
         token = self._tokens.get(scope)
         return {} if token is None else {"Authorization": f"Bearer {token}"}
 
-    async def satisfy(self, asked: Iterable[str], scope: str, *, refused: bool) -> None:
+    async def satisfy(self, asked: Iterable[str], scope: str, refused: dict[str, str]) -> None:
         """Obtain what a registry *asked* for (its ``WWW-Authenticate``) to let *scope* happen.
 
-        *refused* says that it was given something already. Raises DistributionError when that
-        cannot be had.
+        *refused* is what was sent and did not do. Raises DistributionError when nothing can be had.
         """
+        async with self._one:
+            if self.headers(scope) == refused:  # else another request has obtained it
+                await self._obtain(asked, scope, refused)
+
+    async def _obtain(self, asked: Iterable[str], scope: str, refused: dict[str, str]) -> None:
         found = {each.scheme: each for each in reversed(challenges(asked))}
         if "bearer" in found:
             self._tokens[scope] = await self._token(found["bearer"], scope)

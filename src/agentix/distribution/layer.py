@@ -82,6 +82,11 @@ def joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield b"".join(waiting)
 
 
+def _compare(path: StorePath, digest: hashlib._Hash, size: int) -> None:
+    if size != path.size or digest.hexdigest() != path.sha256:
+        raise BundleError(f"{path.path} is not what was deployed")
+
+
 def _produce(path: StorePath, write: Callable[[bytes], object], *, compress: bool) -> None:
     compressor = Compressor() if compress else None
 
@@ -91,7 +96,7 @@ def _produce(path: StorePath, write: Callable[[bytes], object], *, compress: boo
 
     out = writer.Chunks(packed)
     with Lane("bundle-nar") as lane:
-        writer.add_store_path(path, out, lane, writer._compare)
+        writer.add_store_path(path, out, lane, _compare)
     out.add(archive.END)
     out.flush()
     if compressor:

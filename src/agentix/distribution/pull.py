@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from agentix import platforms
 from agentix.bundle import BundleCache
-from agentix.bundle.checking import check_bundle
 from agentix.bundle.compression import SUFFIX, Compressor
 from agentix.bundle.folder import write_all
 from agentix.bundle.frame import beginning, ending
 from agentix.bundle.parts import store_tar
+from agentix.bundle.reader import read_bundle
 from agentix.bundle.writer import replacing_whole
 from agentix.distribution import artifact
 from agentix.distribution.artifact import (
@@ -241,11 +241,13 @@ def _write(offer: _Offer, source: _Source, cache: BundleCache, output: Path) -> 
     compressor = Compressor() if output.name.endswith(SUFFIX) else None
     with cache.sharing(offer.bundle) as known, replacing_whole(output) as file:
 
-        def keep(data: bytes) -> None:
-            write_all(file, compressor.compress(data) if compressor else data)
+        def kept() -> Iterator[bytes]:
+            for chunk in source.tar(known):
+                write_all(file, compressor.compress(chunk) if compressor else chunk)
+                yield chunk
 
         try:
-            read = check_bundle(source.tar(known), keep)
+            read = read_bundle(kept(), None)
         except BundleError as error:
             raise BundleError(f"cannot pull {offer.reference}: {error}") from error
         if read.sha256 != offer.digest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import ssl
 from contextlib import asynccontextmanager
@@ -273,7 +274,7 @@ class Registry:
             response.close()
             if last:
                 raise self._authority.denied()
-            await self._authority.satisfy(asked, scope, refused=bool(proof))
+            await self._authority.satisfy(asked, scope, proof)
         return response
 
     async def _ask_for_token(
@@ -393,5 +394,7 @@ def _reason(error: Exception) -> str:
     if isinstance(cause, ssl.SSLCertVerificationError):
         return f"its certificate is not to be trusted: {plain(cause.verify_message)}"
     if isinstance(cause, OSError) and cause.strerror:
-        return plain(_ADDRESS.sub("…", cause.strerror))
+        number = cause.errno or 0  # below zero it is none of the system's
+        said = os.strerror(number) if number > 0 else cause.strerror
+        return plain(_ADDRESS.sub("…", said))
     return plain(_ADDRESS.sub("…", str(error))) or type(error).__name__
