@@ -1,9 +1,10 @@
 /*
-  What a Nix file of a project or a plugin gives: a derivation, or several in a list or a set.
+  What a Nix file of a project or a plugin gives: derivations or folders of its own, one, or several
+  in a list or a set.
 
   The file may be a function; it is given what it asks for, and nothing else is evaluated.
 
-  Type: { pkgs : Set, agentix : Set } -> { file : Path, name : String } -> [Derivation]
+  Type: { pkgs : Set, agentix : Set } -> { file : Path, name : String } -> [Derivation | String]
   Example: asked { inherit pkgs agentix; } { file = ./default.nix; name = "default.nix"; } => [ hello ]
 */
 offered:
@@ -12,6 +13,7 @@ let
   inherit (builtins)
     attrNames
     attrValues
+    baseNameOf
     concatMap
     concatStringsSep
     filter
@@ -20,8 +22,10 @@ let
     isAttrs
     isFunction
     isList
+    path
     typeOf
     ;
+  storeName = import ./store-name.nix;
   value = import file;
   arguments = if isFunction value then functionArgs value else { };
   unknown = filter (argument: !(offered ? ${argument} || arguments.${argument})) (
@@ -42,7 +46,14 @@ let
       concatMap derivations found
     else if isAttrs found then
       concatMap derivations (attrValues found)
+    else if typeOf found == "path" then
+      [
+        (path {
+          path = found;
+          name = storeName (baseNameOf found);
+        })
+      ]
     else
-      throw "${name} gives a ${typeOf found}; it must give a derivation, or a list or a set of derivations";
+      throw "${name} gives a ${typeOf found}; it must give derivations or folders, in a list or a set";
 in
 derivations given

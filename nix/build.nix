@@ -11,10 +11,15 @@
 let
   inherit (builtins) fromJSON mapAttrs readFile;
   given = fromJSON (readFile plan);
-  # Another nixpkgs than the pinned one, where the plan names it.
-  library = import ./. (
-    { inherit system; } // (if given ? nixpkgs then { inherit (given) nixpkgs; } else { })
-  );
+  # Another nixpkgs than the pinned one, where the plan names it; with null there is to be none.
+  nixpkgs =
+    if !(given ? nixpkgs) then
+      { }
+    else if given.nixpkgs == null then
+      { nixpkgs = throw "nixpkgs would have to be fetched"; }
+    else
+      { inherit (given) nixpkgs; };
+  library = import ./. ({ inherit system; } // nixpkgs);
   inherit (given)
     lock
     name

@@ -16,7 +16,10 @@
   ...
 }:
 let
+  inherit (builtins) replaceStrings;
   storeName = import ./store-name.nix;
+  # As their tarballs are called here; no store name begins with what a scope begins with.
+  file = replaceStrings [ "@" "/" ] [ "" "+" ];
 in
 {
   name,
@@ -25,7 +28,7 @@ in
   node,
 }:
 step {
-  name = storeName name;
+  name = storeName (file name);
   scripts = [
     "npm.py"
     "elf.py"

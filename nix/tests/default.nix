@@ -95,6 +95,24 @@ let
     inherit (six) file;
     wheel = artifact six;
   };
+  six' = artifact six;
+  # What a file in fixtures/asked gives, when nothing but this is there to be asked for.
+  given =
+    name: offered:
+    map toString (
+      import ../asked.nix
+        (
+          {
+            agentix = throw "agentix";
+            pkgs = throw "pkgs";
+          }
+          // offered
+        )
+        {
+          file = ./fixtures/asked + "/${name}.nix";
+          name = "a plugin's ${name}.nix";
+        }
+    );
   # Whatever it is for, the build machine's own programs make it.
   madeHere =
     name: made:
@@ -116,6 +134,11 @@ let
     seeds.testAreFoldersOfTheirName = {
       expr = inStore "busybox" (seeds "linux/arm64").busybox;
       expected = true;
+    };
+
+    system.testIsThatOfTheBuildMachine = {
+      expr = platforms.${library.host}.nix;
+      expected = library.system;
     };
 
     storeName.testKeepsWhatNixAdmits = {
@@ -358,6 +381,59 @@ let
         }
       );
       expected = true;
+    };
+    npm.testIsMadeHereAndRefersToItsNode = {
+      expr =
+        let
+          tool =
+            node:
+            there.npm {
+              name = "@x/tool-1.0.0";
+              packages."node_modules/@x/tool" = artifact six;
+              programs.tool = "node_modules/@x/tool/cli.js";
+              inherit node;
+            };
+        in
+        [
+          (madeHere "x.tool-1.0.0" (tool null))
+          (elem "${wheel}" (map toString (tool wheel).allowedReferences))
+        ];
+      expected = [
+        true
+        true
+      ];
+    };
+    asked.testGivesAFileWhatItAsksForAndEvaluatesNothingElse = {
+      expr = [
+        (given "agentix" { agentix.one = six'; })
+        (given "pkgs" {
+          pkgs = {
+            one = six';
+            two = wheel;
+          };
+        })
+        (given "nothing" { })
+        (map (inStore "tree") (given "folder" { }))
+      ];
+      expected = [
+        [ "${six'}" ]
+        [
+          "${six'}"
+          "${wheel}"
+        ]
+        [ ]
+        [ true ]
+      ];
+    };
+    asked.testRefusesWhatNobodyHasAndWhatIsNoDerivation = {
+      expr = map (name: (tryEval (given name { })).success) [
+        "more"
+        "text"
+      ];
+      expected = [
+        false
+        false
+      ];
     };
     bundle.testIsMadeHere = {
       expr = madeHere "bundle" (

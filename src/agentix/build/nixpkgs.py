@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from agentix.errors import NixError
     from agentix.nix import Nix
 
+OFFLINE = "nixpkgs would have to be fetched"  # what build.nix says where that is forbidden
 _FETCHING = "unable to download"  # Nix's words, of every version
 
 
@@ -32,21 +33,21 @@ def asks_for_nixpkgs(lock: Lock, root: Path) -> bool:
     return lock.nix is not None and b"pkgs" in (root / lock.nix).read_bytes()
 
 
-def refuse_offline(store: Nix) -> None:
-    """Raise FetchError when the pinned nixpkgs is not in the *store*, and so would be fetched."""
-    pin = _pin()
-    algorithm, _, digest = pin["narHash"].partition("-")
+def is_fetched(store: Nix) -> bool:
+    """Say whether the *store* has the pinned nixpkgs, so that using it needs no network."""
+    algorithm, _, digest = _pin()["narHash"].partition("-")
     path = store.real(fixed_path("source", base64.b64decode(digest).hex(), recursive=True))
-    if algorithm != "sha256" or not path.is_dir():
-        raise FetchError(
-            "a Nix file may ask for pkgs, and offline the pinned nixpkgs is not fetched; build "
-            f"once with a network, or set {NIXPKGS} to a folder with a nixpkgs"
-        )
+    return algorithm == "sha256" and path.is_dir()
 
 
 def explained(error: NixError) -> FetchError | None:
-    """Return what *error* means when it says that nixpkgs cannot be fetched."""
+    """Return what *error* means when it says that nixpkgs cannot be fetched, or may not be."""
     said = str(error)
+    if OFFLINE in said:
+        return FetchError(
+            "a Nix file asks for pkgs, and offline the pinned nixpkgs is not fetched; build "
+            f"once with a network, or set {NIXPKGS} to a folder with a nixpkgs"
+        )
     if _FETCHING not in said or _pin()["rev"] not in said:
         return None
     reason = plain(said.partition("': ")[2] or said)

@@ -24,7 +24,8 @@ class Plan:
     """One bundle to build: from which lock and sources, for which platform, under which name.
 
     ``output`` is where its tar will be, which is no part of any source, wherever it lies.
-    ``nixpkgs`` is a folder that stands for the pinned nixpkgs.
+    ``nixpkgs`` is a folder that stands for the pinned nixpkgs, and ``without_nixpkgs`` forbids to
+    fetch that one.
     """
 
     lock: Path
@@ -34,6 +35,7 @@ class Plan:
     sources: Mapping[str, Source]
     output: Path
     nixpkgs: str | None = None
+    without_nixpkgs: bool = False
 
     def dumps(self) -> str:
         """Return the text of plan.json, which ``nix/build.nix`` reads."""
@@ -41,7 +43,7 @@ class Plan:
             name: {"root": str(source.root), "files": list(source.files)}
             for name, source in self.sources.items()
         }
-        data = {
+        data: dict[str, object] = {
             "lock": str(self.lock),
             "platform": self.platform,
             "name": self.name,
@@ -49,6 +51,8 @@ class Plan:
         }
         if self.nixpkgs is not None:
             data["nixpkgs"] = self.nixpkgs
+        elif self.without_nixpkgs:
+            data["nixpkgs"] = None
         return json.dumps(data, sort_keys=True, ensure_ascii=False)
 
 

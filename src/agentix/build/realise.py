@@ -14,7 +14,7 @@ from agentix.build.expressions import expressions
 from agentix.build.fetch import fetch, needs
 from agentix.build.lock import current_lock
 from agentix.build.lock.inputs import DECIDING
-from agentix.build.nixpkgs import asks_for_nixpkgs, explained, refuse_offline
+from agentix.build.nixpkgs import asks_for_nixpkgs, explained, is_fetched
 from agentix.build.plan import make_plan
 from agentix.build.project import workspace_root
 from agentix.build.record import Inputs, remember
@@ -58,8 +58,8 @@ def realise(request: Request, offline: bool, check: bool, progress: Progress) ->
 
     bring()
     asks = asks_for_nixpkgs(lock, root)
-    if asks and offline and plan.nixpkgs is None:
-        refuse_offline(store)
+    if asks and offline and not is_fetched(store):
+        plan = replace(plan, without_nixpkgs=True)
     builder = replace(store, substitutes=asks and not offline)
     with tempfile.TemporaryDirectory(prefix="agentix-") as scratch:
         link = Path(scratch, "result")  # keeps a garbage collection away until the tar is written
