@@ -38,18 +38,19 @@ def test_an_entry_for_that_machine_is_found_among_others(tmp_path: Path) -> None
     ("old", "new"),
     [
         ("enabled", "disabled"),
-        ("interpreter", "garbage"),
         ("magic 7f45", "magic 7f"),
         ("magic 7f", "magic zz"),
-        ("offset 0", "offset 100"),
-        ("offset 0", "extension .so"),
+        ("offset 0\nmagic 7f", "offset 100\nmagic 7f"),
+        ("offset 0", "offset none"),
+        (ARM, "enabled\ninterpreter /bin/x\nflags: \nextension .so\n"),
+        (ARM, ""),
     ],
 )
-def test_an_entry_that_is_off_or_for_something_else_does_not_count(
+def test_an_entry_that_is_off_damaged_or_for_something_else_does_not_count(
     tmp_path: Path, old: str, new: str
 ) -> None:
-    found = emulator("linux/arm64", registry(tmp_path, a=ARM.replace(old, new)))
-    assert found is None or old in {"interpreter"} or "extension" in new
+    assert old in ARM
+    assert emulator("linux/arm64", registry(tmp_path, a=ARM.replace(old, new))) is None
 
 
 def test_one_that_sandboxes_do_not_see_is_told_apart(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -69,7 +70,7 @@ def doctor(
         capture_output=True,
         text=True,
         timeout=60,
-        env=os.environ | (env or {}),
+        env={**os.environ, "AGENTIX_CACHE_DIR": f"{tempfile.gettempdir()}/no-cache", **(env or {})},
         cwd=cwd,
     )
 
@@ -103,15 +104,6 @@ def test_a_machine_that_builds_and_runs_is_healthy_and_left_as_it_was(tmp_path: 
     assert found["cache"][0]["text"].startswith(f"{home}/cache: nothing yet, ")
     assert "python" not in found
     assert list(home.iterdir()) == []
-
-
-@pytest.mark.nix
-def test_the_registries_answer_through_the_clients_of_their_user() -> None:
-    found = findings(doctor("--format", "json"))
-    for subject in ("python", "debian"):
-        [finding] = found[subject]
-        assert finding["level"] == "ok", finding
-    assert found["npm"][0]["level"] in {"ok", "note"}
 
 
 @pytest.mark.parametrize(
@@ -243,7 +235,7 @@ def on_terminal(width: int, env: Mapping[str, str]) -> list[str]:
         stdin=theirs,
         stdout=theirs,
         stderr=subprocess.DEVNULL,
-        env=environment | {"TERM": "xterm-256color"} | env,
+        env={**environment, "TERM": "xterm-256color", **env},
     ):
         os.close(theirs)
         try:

@@ -14,6 +14,7 @@ from agentix import nix
 
 pytestmark = pytest.mark.nix
 NIX = Path(__file__).parents[2] / "nix"
+FILES = sorted(path for path in NIX.rglob("*.nix") if "fixtures" not in path.parts)
 # What only wires others together, and is run by every build; and what would have to be fetched.
 WIRING = {"build", "default", "nixpkgs"}
 # Files whose function has another name, for want of one that Nix does not have already.
@@ -60,12 +61,8 @@ def test_the_function_of_every_file_has_a_test() -> None:
     assert {file for name, file in named.items() if name not in tested} == set()
 
 
-@pytest.mark.parametrize(
-    "file", sorted(NIX.rglob("*.nix")), ids=lambda path: str(path.relative_to(NIX))
-)
+@pytest.mark.parametrize("file", FILES, ids=lambda path: str(path.relative_to(NIX)))
 def test_every_file_begins_with_its_sentence_its_type_and_an_example(file: Path) -> None:
-    if "fixtures" in file.parts:
-        pytest.skip("a fixture")
     comment = re.match(
         r"/\*\n  ([A-Z][^\n]+(?:\n[^\n]+)*?[.:])\n.*?\n\*/\n", file.read_text(), re.DOTALL
     )

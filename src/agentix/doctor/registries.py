@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import time
 from pathlib import Path
@@ -93,15 +94,10 @@ def npm_registry() -> Iterable[Finding]:
         yield Finding("ok", f"answers npm in {time.monotonic() - begun:.1f} s")
     else:
         advice = "check the network and npm's settings (`npm config get registry`)"
-        yield Finding("note", f"does not answer npm: {_npm_reason(ended.errors)}; {needed}", advice)
+        yield Finding("note", f"does not answer npm: {npm_reason(ended.errors)}; {needed}", advice)
 
 
-def _npm_reason(errors: str) -> str:
+def npm_reason(errors: str) -> str:
     """Return the code of npm's error, such as ECONNREFUSED; the rest may have addresses in it."""
-    lines = [line.split() for line in errors.splitlines()]
-    codes = [
-        words[3]
-        for words in lines
-        if words[:3] in (["npm", "error", "code"], ["npm", "ERR!", "code"]) and words[3:]
-    ]
-    return codes[0] if codes else "it gives no reason"
+    found = re.search(r"^npm (?:ERR!|error) code (\w+)", errors, re.MULTILINE)
+    return found[1] if found else "it gives no reason"
