@@ -2,7 +2,8 @@
   What builds for one platform with one pinned toolchain need.
 
   Type: { system, host, artifact, seeds, helpers } -> { pin, platform } ->
-        { toolchain, busybox : Derivation; wheel, project, environment, tools, bundle : function; }
+        { toolchain, busybox : Derivation;
+          wheel, project, environment, tools, npm, bundle : function; }
   Everything runs on the build machine, whose platform is `host`.
   Example: (kit { pin = pin "debian-12"; platform = "linux/arm64"; }).wheel { … }
 */
@@ -72,5 +73,6 @@ in
       shell = target.busybox;
     }
   );
+  npm = import ./npm.nix target;
   bundle = import ./bundle.nix target;
 }
