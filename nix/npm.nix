@@ -32,6 +32,7 @@ step {
   scripts = [
     "npm.py"
     "elf.py"
+    "graft.py"
     "licences.py"
     "step.py"
   ];

@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import elf
+import graft
 import licences
 import step
 
@@ -27,6 +28,7 @@ MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 NODE = re.compile(rb"#!\s*(\S*/)?(env\s+(-S\s+)?(\S+=\S+\s+)*)?node(js)?(?=\s|$)")
 ORIGIN = ("$ORIGIN", "${ORIGIN}")
 CHUNK = 1024 * 1024
+LARGE = 128 * 1024 * 1024  # bytes; patchelf takes twice as many
 
 
 def main() -> None:
@@ -102,10 +104,14 @@ def relocate(tree: Path, config: dict[str, Any]) -> None:
         linked = elf.read(path)
         if linked is None or not ours(linked, config):
             continue
-        search = [folder for folder in linked.search if folder.startswith(ORIGIN)]
-        command = ["--force-rpath", "--set-rpath", ":".join(dict.fromkeys([*search, libraries]))]
+        kept = [folder for folder in linked.search if folder.startswith(ORIGIN)]
+        search = ":".join(dict.fromkeys([*kept, libraries]))
+        loader = f"{libraries}/{config['loader']}"
+        if path.stat().st_size > LARGE and graft.graft(path, loader, search):
+            continue
+        command = ["--force-rpath", "--set-rpath", search]
         if linked.interpreter is not None:
-            command += ["--set-interpreter", f"{libraries}/{config['loader']}"]
+            command += ["--set-interpreter", loader]
         subprocess.run([f"{config['patchelf']}/bin/patchelf", *command, str(path)], check=True)
 
 
