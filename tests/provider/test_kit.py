@@ -16,6 +16,7 @@ def test_the_names_for_backends_are_pinned() -> None:
         *("stoppable", "Stop", "StoppedError", "undone_on_error", "carry_out", "to_the_end"),
         *("BundleCache", "CachedBundle", "deploy_locally", "store_tar"),
         *("Image", "ImageArchive", "ImageStore", "RunConfig", "platform_of", "resolve"),
+        "emulator",
         *("cache_root", "hold", "Memory", "remove", "erase", "what_to_do", "plain", "quoted"),
     }
     assert all(hasattr(kit, name) for name in kit.__all__)

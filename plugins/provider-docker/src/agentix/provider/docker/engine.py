@@ -43,9 +43,9 @@ class Engine:
     Every method raises ProviderError when the engine cannot be reached or refuses.
     """
 
-    def __init__(self, where: Address, *, timeout: int = TIMEOUT) -> None:
+    def __init__(self, where: Address, *, timeout: int | None = None) -> None:
         self.where = where
-        self._timeout = timeout
+        self._timeout = TIMEOUT if timeout is None else timeout
         self.peer: int | None = None
         """The process that listens, where the kernel says which one it is."""
         self._connected: docker.APIClient | None = None

@@ -93,7 +93,7 @@ class DockerProvider(SandboxProvider):
             ability = await self._ability(engine)
             choices = limits.require(self._kind, ability, config.resource, self._choices)
             reference, image = await self._image(engine, config, bundle)
-            folder = RuntimeFolder.create(self._kind, config.image)
+            folder = RuntimeFolder.create(self._kind, config.image, bundle)
             name = container.name(folder.sandbox_id)
             shipment = Shipment(engine, name, bundle, image) if where.remote else None
 
