@@ -3,7 +3,7 @@
 
   Type: { system, host, artifact, seeds, helpers } -> { pin, platform } ->
         { toolchain, busybox : Derivation;
-          wheel, project, environment, tools, npm, bundle : function; }
+          wheel, project, environment, linked, tools, npm, bundle : function; }
   Everything runs on the build machine, whose platform is `host`.
   Example: (kit { pin = pin "debian-12"; platform = "linux/arm64"; }).wheel { … }
 */
@@ -66,6 +66,7 @@ in
     }
   );
   environment = import ./environment.nix target;
+  linked = import ./linked.nix target;
   tools = import ./tools.nix (
     target
     // {

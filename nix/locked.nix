@@ -147,7 +147,11 @@ let
   projects = map (locked: build (project locked)) lock.projects;
 
   debs = map lock.artifact chosen.system;
-  environment = target.environment { wheels = map (install target) chosen.wheels ++ map build releases ++ projects; };
+  wheels = map (install target) chosen.wheels ++ map build releases;
+  environment = target.environment {
+    wheels = wheels ++ projects;
+    linked = if tools == null then null else target.linked { inherit tools wheels; };
+  };
   tools =
     if lock.system == [ ] then
       null

@@ -8,8 +8,10 @@ quick to make, small to pack, and as fast to import from.
 from __future__ import annotations
 
 import filecmp
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import launcher
 import step
@@ -17,9 +19,13 @@ import step
 # Below these every environment has folders of its own, whoever else has some.
 REAL = ("bin", "libexec", "lib", "lib/python{python}", "lib/python{python}/site-packages")
 PLACEHOLDER = b"#!python"
+# What is lacking all the same, for whoever built this.
+LACKING = "lacking.json"
 
 
 SPREAD = ".spread"
+LIBRARIES = ".libraries.json"
+NOTES = (SPREAD, LIBRARIES)  # of wheels for environments
 
 
 class Union:
@@ -43,7 +49,7 @@ class Union:
             entry = folder / name
             wide = spread or entry in self._spread
             real = wide or entry in self._real or len(paths) > 1
-            if entry.name == SPREAD and folder == Path():
+            if entry.name in NOTES and folder == Path():
                 continue
             if name == "__pycache__" and len(paths) > 1:
                 self._byte_code(entry, paths, modules)
@@ -82,6 +88,32 @@ def _wheel(path: Path, entry: Path) -> str:
     """Return the name of the wheel, from its store path, that *path* lies in."""
     root = path.parents[len(entry.parts) - 1]
     return root.name.partition("-")[2]
+
+
+def libraries(wheel: Path) -> dict[str, Any]:
+    """Return what an installed *wheel* notes of the libraries that it lacks and offers."""
+    file = wheel / LIBRARIES
+    found: dict[str, Any] = {"lacks": {}, "offers": []}
+    return found | (json.loads(file.read_bytes()) if file.is_file() else {})
+
+
+def lacks(wheels: list[Path]) -> list[dict[str, str]]:
+    """Return which libraries none of *wheels* has, though a file of one of them needs it."""
+    noted = {wheel: libraries(wheel) for wheel in wheels}
+    offered = {name for found in noted.values() for name in found["offers"]}
+    return [
+        {"wheel": wheel.name.partition("-")[2], "file": file, "library": name}
+        for wheel, found in noted.items()
+        for file, names in found["lacks"].items()
+        for name in names
+        if name not in offered
+    ]
+
+
+def _linked(folder: Path, wheel: Path) -> Path:
+    """Return the *wheel* as the system's libraries were added to it, if they were."""
+    linked = folder / wheel.name
+    return linked if linked.is_dir() else wheel
 
 
 def own_scripts(folder: Path, interpreter: str) -> None:
@@ -130,6 +162,8 @@ def main() -> None:
     root, python = step.out(), config["python"]
     site = Path(f"lib/python{python}/site-packages")
     wheels = [Path(wheel) for wheel in config["wheels"]]
+    if config["linked"] is not None:
+        wheels = [_linked(Path(config["linked"]), wheel) for wheel in wheels]
     real = {Path(folder.format(python=python)) for folder in REAL}
     spread = {
         site / name
@@ -139,6 +173,8 @@ def main() -> None:
     }
     Union(root, real, spread).merge(Path(), wheels)
     (root / site).mkdir(parents=True, exist_ok=True)
+    if lacking := lacks(wheels):
+        (root / LACKING).write_text(json.dumps(lacking, indent=1) + "\n")
     interpreter(root, Path(config["toolchain"]), python, config["busybox"])
     own_scripts(root / "bin", f"{root}/bin/python")
     if (root / site / "agentix_runtime/aside.py").is_file():

@@ -7,6 +7,7 @@ interpreter is the environment's, which does not exist yet.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 
 SPREAD = ".spread"
+LIBRARIES = ".libraries.json"
 # What reading an archive raises that is cut off, damaged, hostile or no wheel. RuntimeError is
 # zipfile's, of a member that is encrypted or compressed in a way that it does not know.
 UNUSABLE = (
@@ -121,6 +123,7 @@ class Relocation:
 
     def __init__(self, toolchain: str, loader: str, patchelf: str) -> None:
         self._libraries = f"{toolchain}/lib"
+        self._linked: dict[Path, tuple[str, ...]] = {}
         self._loader = loader
         self._patchelf = f"{patchelf}/bin/patchelf"
         self.outward: list[Path] = []
@@ -135,12 +138,31 @@ class Relocation:
             linked = elf.read(path) if path.is_file() else None
             if linked is None:
                 continue
+            self._linked[path] = linked.needed
             if any(_is_elsewhere(path.parent, folder) for folder in linked.search):
                 self.outward.append(path)
             if command := self._command(linked):
                 subprocess.run([self._patchelf, *command, str(path)], check=True)
                 changed.append(path)
         return changed
+
+    def libraries(self, root: Path) -> dict[str, Any]:
+        """Return which libraries the files below *root* lack, and which there are for others.
+
+        What a file lacks is neither in its own wheel nor in the toolchain. Whether the loader would
+        look in the right folder is not asked.
+        """
+        offered = {path.name for path in self._linked}
+        lacking: dict[str, list[str]] = {}
+        for path, needed in sorted(self._linked.items()):
+            lacks = [
+                name
+                for name in needed
+                if name not in offered and not Path(self._libraries, name).exists()
+            ]
+            if lacks:
+                lacking[str(path.relative_to(root))] = lacks
+        return {"lacks": lacking, "offers": sorted(name for name in offered if ".so" in name)}
 
     def _command(self, linked: elf.Elf) -> list[str]:
         ours = linked.interpreter is not None and Path(linked.interpreter).name == self._loader
@@ -192,6 +214,9 @@ def main() -> None:
     site = root / f"lib/python{config['python']}/site-packages"
     site.mkdir(parents=True, exist_ok=True)
     spread(relocate.outward, site, root / SPREAD)
+    libraries = relocate.libraries(root)
+    if any(libraries.values()):
+        (root / LIBRARIES).write_text(json.dumps(libraries, indent=1) + "\n")
     bytecode.compile_tree(site)
 
 

@@ -368,6 +368,23 @@ let
         false
       ];
     };
+    linked.testIsMadeHereAndRefersToWhatItLinks = {
+      expr =
+        let
+          made = there.linked {
+            wheels = [ wheel ];
+            tools = wheel;
+          };
+        in
+        [
+          (madeHere "linked" made)
+          (elem "${wheel}" (map toString made.allowedReferences))
+        ];
+      expected = [
+        true
+        true
+      ];
+    };
     tools.testAreMadeHere = {
       expr = madeHere "tools" (
         there.tools {

@@ -41,11 +41,12 @@ def join(tmp_path: Path, run_step: Callable[..., Any]) -> Callable[..., tuple[Pa
     (toolchain / "bin/python3").symlink_to(Path(sys.executable).resolve())
     (toolchain / "toolchain.json").write_text(json.dumps({"python": "3.11.2"}))
 
-    def run(*wheels: Path) -> tuple[Path, str]:
+    def run(*wheels: Path, linked: Path | None = None) -> tuple[Path, str]:
         config = {
             "python": PYTHON,
             "toolchain": str(toolchain),
             "busybox": "/nix/store/busybox",
+            "linked": str(linked) if linked else None,
             "wheels": [str(wheel) for wheel in wheels],
         }
         done = run_step("environment.py", config, tmp_path / "environment")
@@ -193,3 +194,34 @@ def test_without_the_runtime_nothing_is_put_back(
 def test_an_environment_of_nothing_works(join: Callable[..., Any]) -> None:
     root, _ = join()
     subprocess.run([root / "libexec/python3", "-I", "-c", ""], check=True)
+
+
+def notes(lacks: Mapping[str, list[str]], offers: list[str]) -> str:
+    return json.dumps({"lacks": lacks, "offers": offers})
+
+
+def test_libraries_that_no_wheel_has_are_noted(
+    wheel: Callable[..., Path], join: Callable[..., Any]
+) -> None:
+    needs = {"site/one.so": ["libhad.so.1", "liblacks.so.2"]}
+    one = wheel("one-1.0", {".libraries.json": notes(needs, ["one.so"])})
+    two = wheel("two-1.0", {".libraries.json": notes({}, ["libhad.so.1"])})
+    root, _ = join(one, two, wheel("three-1.0", {"three.py": ""}))
+    assert json.loads((root / "lacking.json").read_text()) == [
+        {"wheel": "one-1.0", "file": "site/one.so", "library": "liblacks.so.2"}
+    ]
+    assert not (root / ".libraries.json").exists()
+
+
+def test_a_wheel_that_was_linked_is_taken_instead(
+    tmp_path: Path, wheel: Callable[..., Path], join: Callable[..., Any]
+) -> None:
+    one = wheel("one-1.0", {"one.so": "as published", ".libraries.json": notes({"a": ["b"]}, [])})
+    other = tmp_path / "linked" / one.name / SITE
+    other.mkdir(parents=True)
+    (other / "one.so").write_text("with more to search")
+    two = wheel("two-1.0", {"two.py": ""})
+    root, _ = join(one, two, linked=tmp_path / "linked")
+    assert (root / SITE / "one.so").read_text() == "with more to search"
+    assert (root / SITE / "two.py").resolve() == two / SITE / "two.py"
+    assert not (root / "lacking.json").exists()

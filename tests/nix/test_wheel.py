@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import re
 from base64 import urlsafe_b64encode
@@ -221,3 +222,40 @@ def test_a_wheel_that_cannot_be_used_is_one_sentence(
     (line,) = done.stderr.splitlines()
     assert line.startswith("a-1.0-py3-none-any.whl is not a usable wheel: ")
     assert not list(tmp_path.rglob("evil.txt"))
+
+
+def test_a_wheel_notes_the_libraries_that_it_lacks_and_those_that_others_may_need(
+    tmp_path: Path,
+    make_wheel: Callable[..., Path],
+    make_elf: Callable[..., bytes],
+    install: Callable[..., Any],
+) -> None:
+    needed = ("libc.so.6", "libown-1.so", "libGL.so.1", "libother.so.2")
+    files = {
+        "some/_native.so": make_elf(needed=("/toolchain/lib/x", *needed)),
+        "some.libs/libown-1.so": make_elf(),
+        "some/plain.py": "",
+    }
+    wheel = make_wheel(tmp_path, "some", files, tag="cp311-cp311-linux_x86_64")
+    assert install(wheel).returncode == 0
+    noted = json.loads((tmp_path / "out/.libraries.json").read_text())
+    assert noted["offers"] == ["_native.so", "libown-1.so"]
+    (lacking,) = noted["lacks"].items()
+    assert lacking[0] == f"{SITE}/some/_native.so"
+    assert {"libGL.so.1", "libother.so.2"} <= {*lacking[1]}
+    assert "libown-1.so" not in lacking[1]
+
+
+def test_a_pure_wheel_notes_no_libraries(
+    tmp_path: Path, make_wheel: Callable[..., Path], install: Callable[..., Any]
+) -> None:
+    assert install(make_wheel(tmp_path, "pure", {"pure.py": ""})).returncode == 0
+    assert not (tmp_path / "out/.libraries.json").exists()
+
+
+def test_what_the_toolchain_has_is_not_lacking(builders: Any, tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib/libc.so.6").touch()
+    relocation = builders.wheel.Relocation(str(tmp_path), LOADER, "/patchelf")
+    relocation._linked = {tmp_path / "a.so": ("libc.so.6", "libm.so.6")}
+    assert relocation.libraries(tmp_path)["lacks"] == {"a.so": ["libm.so.6"]}

@@ -12,6 +12,7 @@ from agentix.build.built import BuiltBundle
 from agentix.build.check import check_steps, check_tar
 from agentix.build.expressions import expressions
 from agentix.build.fetch import fetch, needs
+from agentix.build.lacking import tell_lacks
 from agentix.build.lock import current_lock
 from agentix.build.lock.inputs import DECIDING
 from agentix.build.nixpkgs import asks_for_nixpkgs, explained, is_fetched
@@ -19,6 +20,7 @@ from agentix.build.plan import make_plan
 from agentix.build.project import workspace_root
 from agentix.build.record import Inputs, remember
 from agentix.build.sources import unseen
+from agentix.build.toolchain import toolchains
 from agentix.bundle import write_bundle
 from agentix.errors import BundleError, NixError
 
@@ -66,6 +68,13 @@ def realise(request: Request, offline: bool, check: bool, progress: Progress) ->
         store_path = _build(plan, link, builder, bring, progress)
         if check:
             check_steps(expressions() / "build.nix", _arguments(link), store, progress)
+        tell_lacks(
+            store.real((store_path / "runtime/environment").readlink()),
+            toolchains()[lock.toolchain].suite,
+            request.platform,
+            offline,
+            progress,
+        )
         written = _export(store_path, plan.output, store, progress, compress=request.compress)
         if check:
             check_tar(written.path, store_path, nix.closure(store_path, nix=store), progress)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from agentix.build.lacking import tell_lacks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    import pytest
+
+    from agentix.progress import Step
+
+SITE = "lib/python3.11/site-packages"
+
+
+class Told:
+    """A progress that keeps how its steps ended."""
+
+    def __init__(self) -> None:
+        self.outcomes: list[str] = []
+
+    @contextmanager
+    def step(self, title: str, *, total: int | None = None, unit: str = "items") -> Iterator[Step]:
+        told = self
+
+        class Kept:
+            def advance(self, amount: int = 1) -> None:
+                pass
+
+            def outcome(self, text: str) -> None:
+                told.outcomes.append(text)
+
+        yield Kept()
+
+
+def lack(folder: Path, *lacks: tuple[str, str, str]) -> Path:
+    items = [{"wheel": w, "file": f"{SITE}/{f}", "library": name} for w, f, name in lacks]
+    (folder / "lacking.json").write_text(json.dumps(items))
+    return folder
+
+
+def tell(environment: Path, *, offline: bool = True) -> list[str]:
+    told = Told()
+    tell_lacks(environment, "bookworm", "linux/amd64", offline, told)
+    return told.outcomes
+
+
+def test_nothing_is_said_where_nothing_is_lacking(tmp_path: Path) -> None:
+    assert tell(tmp_path) == []
+
+
+def test_each_library_is_named_with_wheel_and_file_and_with_what_to_do(tmp_path: Path) -> None:
+    lacks = [
+        ("cv-4.0", "cv2/cv2.so", "libGL.so.1"),
+        ("cv-4.0", "cv2/gapi.so", "libGL.so.1"),
+        ("jax-1.0", "gpu.so", "libcuda.so.1"),
+    ]
+    assert tell(lack(tmp_path, *lacks)) == [
+        "warning: cv-4.0: cv2/cv2.so and 1 more need libGL.so.1, which nothing in the bundle "
+        "has; add the Debian package that has it to [tool.agentix] system",
+        "warning: jax-1.0: gpu.so needs libcuda.so.1, which nothing in the bundle has; it comes "
+        "with the driver of a GPU, in images that have one",
+    ]
+
+
+def test_the_package_is_looked_up_in_the_suite(tmp_path: Path) -> None:
+    (line,) = tell(lack(tmp_path, ("cv-4.0", "cv2/cv2.so", "libGL.so.1")), offline=False)
+    assert line.endswith('; add it: [tool.agentix] system = ["libgl1"]')
+
+
+def test_without_an_index_the_warning_says_enough(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTIX_DEBIAN_MIRROR", "http://127.0.0.1:9/debian")
+    monkeypatch.setenv("AGENTIX_CACHE_DIR", str(tmp_path / "cache"))
+    (line,) = tell(lack(tmp_path, ("cv-4.0", "cv2/cv2.so", "libGL.so.1")), offline=False)
+    assert line.endswith("add the Debian package that has it to [tool.agentix] system")
+
+
+def test_many_are_counted(tmp_path: Path) -> None:
+    lines = tell(lack(tmp_path, *(("a-1", "a.so", f"lib{n}.so") for n in range(9))))
+    assert len(lines) == 6
+    assert lines[-1] == "warning: 4 more libraries are lacking"
