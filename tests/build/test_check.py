@@ -37,9 +37,31 @@ def kept(message: str) -> tuple[Path, Path]:
 
 
 @pytest.mark.slow
-def test_building_twice_to_compare_gives_the_same(root: Path) -> None:
+def test_the_commands_of_the_page_do_what_it_says(root: Path, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/reproducible.md").read_text()
+    commands = re.findall(r"^\$ agentix (.*)$", page, re.MULTILINE)
+    assert [" ".join(command.split()[:2]) for command in commands] == [
+        "build --check",
+        "build --output",
+        "bundle diff",
+        "bundle inspect",
+        "bundle inspect",
+    ]
     first = build_bundle(root)
-    assert build_bundle(root, check=True).sha256 == first.sha256
+    said = []
+    for command in commands:
+        words = [*AGENTIX, *command.replace("../", f"{tmp_path}/").split()]
+        done = subprocess.run(words, cwd=root, capture_output=True, text=True, timeout=280)
+        assert done.returncode == ("diff" in words), done.stderr
+        said.append(done.stdout)
+        (root / "tiny_job.py").write_text("def answer():\n    return 43\n")
+    assert said[0].split()[1] == f"sha256:{first.sha256}"
+    source = "lib/python3.11/site-packages/tiny_job.py"
+    assert f"  {source}: content, line 2: '    return 42' → '    return 43'\n" in said[2]
+    assert "tiny-job 1.0, with other content\n" in said[2]
+    assert "environment: follows tiny-job-1.0\n" in said[2]
+    assert said[3].startswith("tiny-job 1.0 for linux/")
+    assert '"specVersion": "1.6"' in said[4]
 
 
 @pytest.mark.slow
