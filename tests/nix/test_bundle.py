@@ -2,13 +2,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from agentix.bundle.inventory import Needs
+
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 SITE = "lib/python3.11/site-packages"
 METADATA = {
@@ -150,6 +152,51 @@ def test_programs_are_the_tools_and_the_projects_own_scripts(
     assert (folder / "both").resolve() == tmp_path / "environment/bin/both"
     assert f"{tmp_path}/tools/bin/jq" in (folder / "jq").read_text()
     assert done.stderr == "agentix warning: both is a system tool and a script; taking the script\n"
+
+
+def test_of_programs_with_one_name_the_order_decides(
+    tmp_path: Path, parts: dict[str, Any], run_step: Callable[..., Any]
+) -> None:
+    for root, programs in {"npm-a": "jq a x", "npm-b": "x", "nix-a": "y", "nix-b": "x y"}.items():
+        (tmp_path / root / "bin").mkdir(parents=True)
+        for program in programs.split():
+            (tmp_path / root / "bin" / program).write_text("")
+    (tmp_path / "nix-c").mkdir()  # gives no programs, and is needed all the same
+    more = {
+        "npm": [str(tmp_path / "npm-a"), str(tmp_path / "npm-b")],
+        "nix": [str(tmp_path / name) for name in ("nix-a", "nix-b", "nix-c")],
+    }
+    done = run_step("bundle.py", {**parts, **more}, tmp_path / "out")
+    folder = tmp_path / "out/runtime/bin"
+    assert names(folder) == ["a", "both", "jq", "mine", "x", "y"]
+    for program, root in {"jq": "npm-a", "a": "npm-a", "x": "nix-b", "y": "nix-b"}.items():
+        assert f"{tmp_path}/{root}/bin/{program}" in (folder / program).read_text()
+    assert done.stderr.splitlines() == [
+        "agentix warning: jq is a system tool and an npm tool; taking the npm tool",
+        "agentix warning: x is an npm tool and an npm tool; taking the npm tool",
+        "agentix warning: x is an npm tool and a Nix tool; taking the Nix tool",
+        "agentix warning: y is a Nix tool and a Nix tool; taking the Nix tool",
+        "agentix warning: both is a system tool and a script; taking the script",
+    ]
+    # Others than ours find their libraries later than where an image may say.
+    assert "LD_LIBRARY_PATH" in (folder / "y").read_text()
+    assert "LD_LIBRARY_PATH" not in (folder / "a").read_text()
+    links = {link.name: str(link.readlink()) for link in (tmp_path / "out/runtime/nix").iterdir()}
+    assert links == {Path(path).name: path for path in more["nix"]}
+
+
+def test_a_plugin_is_listed_with_what_it_asked_for(
+    tmp_path: Path, parts: dict[str, Any], run_step: Callable[..., Any]
+) -> None:
+    plugins = {"acme": {"npm": ["tool@1.0.0"], "system": []}}
+    parts["about"]["plugins"] = plugins
+    run_step("bundle.py", parts, tmp_path / "out")
+    value = json.loads((tmp_path / "out/info.json").read_text())
+    assert value["plugins"] == plugins
+    assert Needs.model_validate_json(json.dumps(value["plugins"]["acme"])).npm == ("tool@1.0.0",)
+    parts["about"]["plugins"] = {}
+    run_step("bundle.py", parts, tmp_path / "without")
+    assert b"plugins" not in (tmp_path / "without/info.json").read_bytes()
 
 
 def test_a_bundle_without_tools_has_none(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import re
 import zipfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -194,6 +195,22 @@ def test_a_lock_no_longer_fits_when_a_declaration_changes(tmp_path: Path) -> Non
     assert digest(root, ["."], "debian-12") == before
     (root / "src/acme/tools/agentix.toml").write_text('system = ["git"]')
     assert digest(root, ["."], "debian-12") != before
+
+
+def test_what_the_page_shows_is_what_is_understood(tmp_path: Path) -> None:
+    here = Path(__file__).parents[2]
+    page = (here.parent / "docs/more-tools.md").read_text()
+    own, entry, toml = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    root = tree(tmp_path, toml)
+    (root / "src/acme/tools/tools.nix").write_text("{ }: [ ]")
+    (root / "pyproject.toml").write_text(PROJECT + entry + own)
+    (root / "default.nix").write_text("{ }: [ ]")
+    project = read_project(root)
+    assert len(project.settings.npm) == 2
+    expected = ["system jq", "npm which@4.0.0", "nix acme/tools/tools.nix"]
+    assert tree_needs("job", project).lines() == expected
+    (shown,) = re.findall(r"```nix\n(.*?)```", page, re.DOTALL)
+    assert shown == (here / "projects/more-tools/job/default.nix").read_text()
 
 
 def test_needs_of_all_are_joined_the_projects_own_first() -> None:
