@@ -107,16 +107,11 @@ class BundleCache:
                 if entry is not None:
                     step.outcome("already deployed")
                     return entry
-                with self._place_for(manifest) as folder:
+                with self._place_for(manifest) as folder, self.sharing(manifest) as known:
                     entry = self._same(manifest)
                     if entry is not None:
                         step.outcome("already deployed")
                         return entry
-                    known = {
-                        name
-                        for name, content in manifest.closure.items()
-                        if name != manifest.root and self._objects.has(name, content)
-                    }
                     with pumped(
                         lambda write: writer.stream(manifest, closure, write, step, known)
                     ) as chunks:
@@ -237,7 +232,7 @@ class BundleCache:
         new = folder / "new"
         new.mkdir(mode=0o700)
         new.chmod(0o700)
-        shelf = reader.Shelf(self._objects, folder / "shared")
+        shelf = reader.Shelf(self._objects, new / "nix/store", folder / "shared")
         read = reader.read_bundle(chunks, new, advance, shelf)
         _expect(read.sha256, wanted, "it")
         held = hold_new(new)

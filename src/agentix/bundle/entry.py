@@ -71,17 +71,18 @@ def parse_ref(text: str) -> str | None:
     return match[1] if match else None
 
 
-def load_entry(path: Path) -> CachedBundle:
+def load_entry(path: Path, *, use: bool = True) -> CachedBundle:
     """Return the deployed bundle at *path*, after a look at everything that a sandbox starts with.
 
-    It is held from then on. Contents are not hashed again: they were when the entry was made, and
-    nothing writes to it. Raises BundleError for an entry that is not complete.
+    It is held from then on; that is no *use* if somebody only looks at it. Contents are not hashed
+    again: they were when the entry was made, and nothing writes to it. Raises BundleError for an
+    entry that is not complete.
     """
     digest = parse_ref(path.name)
     if digest is None:
         raise BundleError(f"{path} is not named after a bundle (sha256-…)")
     try:
-        held = hold(path)
+        held = hold(path, use=use)
         with (path / MANIFEST).open("rb") as file:
             manifest = Manifest.parse(file.read(MAX_MANIFEST_BYTES + 1), label=str(path / MANIFEST))
         bootstrap = path / "nix/store" / manifest.root / "runtime/bootstrap.sh"

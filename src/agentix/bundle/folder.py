@@ -95,6 +95,40 @@ class Folder:
         return self._open[-1]
 
 
+class Nowhere:
+    """In place of a :class:`Folder`: takes everything, and makes nothing of it."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def begin(self) -> None:
+        """Make nothing."""
+
+    def directory(self, parts: list[bytes]) -> None:
+        """Make no folder."""
+
+    def symlink(self, parts: list[bytes], target: bytes) -> None:
+        """Make no link."""
+
+    def file(
+        self,
+        parts: list[bytes],
+        pieces: Iterable[memoryview],
+        seen: Callable[[memoryview], object],
+        *,
+        executable: bool,
+    ) -> None:
+        """Show *pieces* to *seen*, and make no file of them."""
+        for piece in pieces:
+            seen(piece)
+
+    def finish(self, manifest: Manifest) -> None:
+        """Write nothing."""
+
+
 def write_all(file: int, data: bytes | memoryview) -> None:
     """Write all of *data*, however many calls the system needs."""
     written = os.write(file, data)

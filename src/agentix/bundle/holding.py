@@ -30,10 +30,12 @@ class Hold:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
-        self._end = weakref.finalize(self, _let_go, descriptor)
+        self._uses: list[None] = []  # one if any
+        self._end = weakref.finalize(self, _let_go, descriptor, self._uses)
 
-    def touch(self) -> None:
-        """Note that the entry is used now."""
+    def use(self) -> None:
+        """Note that the entry is used, from now until this object goes."""
+        self._uses[:] = [None]
         _touch(self._descriptor)
 
     def forget(self) -> None:
@@ -54,10 +56,10 @@ def hold_new(entry: Path) -> Hold | None:
     return hold(entry)
 
 
-def hold(entry: Path) -> Hold | None:
+def hold(entry: Path, *, use: bool = True) -> Hold | None:
     """Hold the *entry* of a cache; None for a folder that is in none.
 
-    Raises FileNotFoundError when it has just been removed, OSError when it cannot be held.
+    To look at it is no *use*, and changes no time. Raises FileNotFoundError when it has just been removed, OSError when it cannot be held.
     """
     path = entry / LEASE
     try:
@@ -79,22 +81,26 @@ def hold(entry: Path) -> Hold | None:
     finally:
         if descriptor != -1:
             os.close(descriptor)
-    found.touch()
+    if use:
+        found.use()
     return found
 
 
 @contextmanager
-def unused(entry: Path) -> Iterator[bool]:
-    """Tell whether nobody holds *entry*, and let nobody hold it for as long as the block runs."""
+def unused(entry: Path, patience: float = 0.0) -> Iterator[bool]:
+    """Tell whether nobody holds *entry*, and let nobody hold it for as long as the block runs.
+
+    *patience* is how many seconds to wait for those who hold it.
+    """
     try:
         descriptor = os.open(entry / LEASE, os.O_RDWR | _OPEN)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         yield True
         return
     except PermissionError:  # enough where the file system is this machine's own
         descriptor = os.open(entry / LEASE, os.O_RDONLY | _OPEN)
     try:
-        yield lock(descriptor, fcntl.LOCK_EX, 0)
+        yield lock(descriptor, fcntl.LOCK_EX, patience)
     finally:
         os.close(descriptor)
 
@@ -107,8 +113,9 @@ def last_used(entry: Path) -> float:
     return 0.0
 
 
-def _let_go(descriptor: int) -> None:
-    _touch(descriptor)
+def _let_go(descriptor: int, uses: list[None]) -> None:
+    if uses:
+        _touch(descriptor)
     os.close(descriptor)
 
 

@@ -12,6 +12,8 @@ import errno
 import os
 from typing import TYPE_CHECKING
 
+from agentix.bundle.tree import Kind, walk
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -41,6 +43,18 @@ def link_tree(source: Path, target: Path, *, copy: bool) -> bool:
         return _place(source.name, target.name, above, copy=copy)
     finally:
         _close(above)
+
+
+def same_files(one: Path, other: Path) -> bool:
+    """Tell whether two trees are the same files under the same names: changing one changes both."""
+    return _numbers(one) == _numbers(other)
+
+
+def _numbers(tree: Path) -> list[tuple[bytes, int]]:
+    return [
+        (b"/".join(node.parts), 0 if node.kind is Kind.DIRECTORY else os.lstat(node.path).st_ino)
+        for node in walk(tree)
+    ]
 
 
 def _place(name: str, new: str, above: tuple[int, int], *, copy: bool) -> bool:

@@ -71,9 +71,10 @@ class Objects:
             return {path.name: path for path in self.folder.iterdir() if path.name != _LOCK}
         return {}
 
-    def has(self, name: str, content: StoreObject) -> bool:
-        """Tell whether it is here; only inside of :meth:`used` does it stay."""
-        return (self.folder / key(name, content)).is_dir()
+    def size(self, called: str) -> int:
+        """Return how many bytes are in what is *called* so; 0 when that is not known."""
+        found = Members.load(self.folder / called / "members.json")
+        return found.content.size if found else 0
 
     def tree(self, name: str, content: StoreObject) -> Path:
         """Return where it is, if it is here."""
@@ -98,8 +99,9 @@ class Objects:
         called = key(members.name, members.content)
         final = self.folder / called
         draft = scratch / called
-        draft.mkdir(parents=True)
-        draft.chmod(0o755)  # whatever the umask
+        for folder in (scratch, draft):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o755)  # whatever the umask
         if not link_tree(tree, draft / "tree", copy=False):
             return
         note = draft / "members.json"

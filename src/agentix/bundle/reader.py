@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agentix.bundle.blocks import Blocks
-from agentix.bundle.folder import Folder
+from agentix.bundle.folder import Folder, Nowhere
 from agentix.bundle.lane import Lane
 from agentix.bundle.manifest import MAX_MANIFEST_BYTES, Info, Manifest
 from agentix.bundle.members import MembersNote
@@ -57,27 +57,33 @@ def read_manifest(chunks: Iterator[bytes]) -> Manifest:
 
 @dataclass(frozen=True, slots=True)
 class Shelf:
-    """Where store paths are taken from and shared; *scratch* is a private folder beside them."""
+    """Where store paths of the bundle in the folder *store* are taken from, and shared.
+
+    *scratch* is a private folder on the same file system.
+    """
 
     objects: Objects
+    store: Path
     scratch: Path
 
 
 def read_bundle(
     chunks: Iterator[bytes],
-    into: Path,
+    into: Path | None,
     advance: Callable[[int], object] = ignore,
     shelf: Shelf | None = None,
 ) -> ReadBundle:
     """Unpack the tar that *chunks* yields into the existing, private, empty folder *into*.
 
+    None unpacks nothing, and verifies all the same.
     *advance* is told how many bytes have been read. Memory is bounded whatever the tar says.
     With a *shelf*, whose objects are in use, store paths are shared with other bundles.
 
     Raises BundleError for anything but an intact bundle, OSError when *into* cannot be written.
     """
     sha256 = hashlib.sha256()
-    with Lane("bundle-digest") as digests, Lane("bundle-nar") as nars, Folder(into) as folder:
+    target = Folder(into) if into is not None else Nowhere()
+    with Lane("bundle-digest") as digests, Lane("bundle-nar") as nars, target as folder:
 
         def arrived(data: bytes) -> None:
             digests.do(partial(sha256.update, data))
@@ -86,7 +92,7 @@ def read_bundle(
         blocks = Blocks(chunks, arrived)
         manifest = _manifest(blocks)
         folder.begin()
-        _Unpacking(manifest, blocks, folder, nars, into, shelf).run()
+        _Unpacking(manifest, blocks, folder, nars, shelf).run()
         nars.drain()
         digests.drain()
         folder.finish(manifest)
@@ -167,12 +173,10 @@ class _Unpacking:
         self,
         manifest: Manifest,
         blocks: Blocks,
-        folder: Folder,
+        folder: Folder | Nowhere,
         lane: Lane,
-        into: Path,
         shelf: Shelf | None,
     ) -> None:
-        self._store = into / "nix/store"
         self._shelf = shelf
         self._manifest = manifest
         self._blocks = blocks
@@ -246,13 +250,14 @@ class _Unpacking:
             done = checksum = 0
         if self._shelf is not None:
             place = self._shelf.objects.place
-            self._lane.do(partial(place, known, self._store / known.name))
+            self._lane.do(partial(place, known, self._shelf.store / known.name))
 
     def _share(self, members: Members | None) -> None:
         if members is None or self._shelf is None:
             return
         if members.name != self._manifest.root:
-            self._shelf.objects.share(self._store / members.name, members, self._shelf.scratch)
+            tree = self._shelf.store / members.name
+            self._shelf.objects.share(tree, members, self._shelf.scratch)
 
     def _unpack(self, member: Member, parts: list[bytes], current: _StorePath) -> None:
         nar = current.nar

@@ -25,6 +25,7 @@ _COMMANDS = (
     "fetch",
     "bundle",
     "deploy",
+    "cache",
     "sandbox",
     "plugin",
     "doctor",

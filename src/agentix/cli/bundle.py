@@ -1,4 +1,4 @@
-"""``agentix bundle``: what is in a bundle, how two of them differ, and bundles at registries."""
+"""``agentix bundle``: what is in a bundle, whether it is intact, its like, and registries."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 @app.callback()
 def _bundle() -> None:
-    """Look into bundles, compare them, push and pull them."""
+    """Look into bundles, verify and compare them, push and pull them."""
 
 
 @app.command("inspect")
@@ -60,6 +60,30 @@ def _inspect(
         else:
             for line in _described(manifest, digest, view.size, programs(view)):
                 typer.echo(line)
+
+
+@app.command("verify")
+def _verify(bundle: BundleArgument, form: FormatOption = Format.TEXT) -> None:
+    """Read every byte of a bundle and compare it with what it promises. Exits with 1 if not so."""
+    from agentix.bundle.verifying import check
+    from agentix.cli.progress import terminal_progress
+
+    with terminal_progress() as progress:
+        found = check(bundle, progress)
+    if form is Format.JSON:
+        print_json(
+            {
+                "intact": not found.differences,
+                "digest": f"sha256:{found.digest}" if found.digest else None,
+                "differences": [asdict(difference) for difference in found.differences],
+            }
+        )
+    for difference in found.differences if form is Format.TEXT else ():
+        typer.echo(f"{difference.store_path or bundle}: {difference.problem}")
+    if found.differences:
+        raise typer.Exit(1)
+    if form is Format.TEXT:
+        typer.echo(f"{found.title} is intact\nsha256:{found.digest}")
 
 
 @app.command("diff")
@@ -214,8 +238,8 @@ def _path(path: PathChange) -> Iterator[str]:
     yield f"{name}: {path.count} {'path differs' if path.count == 1 else 'paths differ'}" + (
         ", though built from the same inputs" if path.kind == "unlike" else ""
     )
-    # Byte code last: it differs where its source does.
-    files = sorted(path.files, key=lambda file: file.path.endswith(".pyc"))
+    # Last what differs because another file does.
+    files = sorted(path.files, key=lambda file: file.path.endswith((".pyc", "/RECORD")))
     yield from (f"  {file}" for file in files[:_SHOWN])
     if path.count > _SHOWN:
         yield f"  and {path.count - _SHOWN} more"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from agentix.cli.output import Format, FormatOption, print_json
+from agentix.cli.output import Format, FormatOption, age, print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from agentix.provider.listing import ListedSandbox
     from agentix.provider.owner import Owner
-
-_UNITS = ((86400, "day"), (3600, "hour"), (60, "minute"), (1, "second"))
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -108,10 +106,7 @@ def _print_table(found: Iterable[ListedSandbox]) -> None:
         (each.sandbox_id, each.status, _image(each), _age(each.created), _owner(each))
         for each in found
     ]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        typer.echo("  ".join(cells).rstrip())
+    print_table(rows)
 
 
 def _image(each: ListedSandbox) -> str:
@@ -139,14 +134,6 @@ def _process(owner: Owner) -> str:
 
 
 def _age(created: datetime | None) -> str:
-    """Return how long ago that was, in the largest unit that fits."""
     from datetime import UTC, datetime
 
-    if created is None:
-        return "?"
-    seconds = int((datetime.now(UTC) - created).total_seconds())
-    for size, unit in _UNITS:
-        if seconds >= size:
-            count = seconds // size
-            return f"{count} {unit}{'' if count == 1 else 's'} ago"
-    return "now"
+    return age((datetime.now(UTC) - created).total_seconds()) if created else "?"
