@@ -32,6 +32,7 @@ from pydantic import AwareDatetime, Field, ValidationError
 
 from agentix.bundle.removal import remove
 from agentix.errors import ProviderError, SandboxNotFound
+from agentix.provider.holding import keep_bundle, release_bundle
 from agentix.provider.owner import Owner
 from agentix.provider.sandbox import SandboxId
 from agentix.replacing import replacing
@@ -40,6 +41,8 @@ from agentix.validation import Strict
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from agentix.bundle import CachedBundle
 
 MOUNT = "/nix/run"
 MAX_SOCKET_PATH = 107
@@ -79,11 +82,14 @@ class RuntimeFolder:
     socket_name: str = "s"
 
     @classmethod
-    def create(cls, provider: str, image: str = "") -> RuntimeFolder:
+    def create(
+        cls, provider: str, image: str = "", bundle: CachedBundle | None = None
+    ) -> RuntimeFolder:
         """Make the folder of a new sandbox of *image*, its secret, and the record of its owner.
 
-        Its id begins with the name of the *provider*. Raises ProviderError when there is no place
-        for it.
+        Its id begins with the name of the *provider*. This process holds *bundle* until the folder
+        is removed, so that no ``agentix cache gc`` takes it from the sandbox. Raises ProviderError
+        when there is no place for it.
         """
         token = secrets.token_urlsafe(32)
         path = private_folder() / f"{provider}-{secrets.token_hex(6)}"
@@ -107,6 +113,8 @@ class RuntimeFolder:
                 raise
         except OSError as error:
             raise ProviderError(f"cannot make the folder of a sandbox, {path}: {error}") from error
+        if bundle is not None:
+            keep_bundle(path, bundle)
         return folder
 
     @classmethod
@@ -240,6 +248,7 @@ class RuntimeFolder:
 
         Raises ProviderError when it stays.
         """
+        release_bundle(self.path)
         leaving = self.path.with_name(f"{_LEAVING}{secrets.token_hex(8)}")
         try:
             self.path.rename(leaving)  # one of all who try

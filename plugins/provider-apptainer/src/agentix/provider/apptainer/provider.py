@@ -84,7 +84,7 @@ class ApptainerProvider(SandboxProvider):
         limits = limits_of(config)
         remove_leftovers(self.name)
         parts = await stoppable(partial(self._find, config), name="agentix-apptainer")
-        folder = RuntimeFolder.create(self.name, config.image)
+        folder = RuntimeFolder.create(self.name, config.image, parts.bundle)
         process: HostedProcess | None = None
 
         async def undo() -> None:

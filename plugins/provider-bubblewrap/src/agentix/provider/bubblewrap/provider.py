@@ -97,7 +97,7 @@ class BubblewrapProvider(SandboxProvider):
         mounted: Mounts,
         tail: OutputTail,
     ) -> Sandbox:
-        folder = RuntimeFolder.create(self.name, config.image)
+        folder = RuntimeFolder.create(self.name, config.image, bundle)
         process: HostedProcess | None = None
 
         async def undo() -> None:

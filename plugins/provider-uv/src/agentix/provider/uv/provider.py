@@ -72,7 +72,7 @@ class UvProvider(SandboxProvider):
         self._refuse(config)
         remove_leftovers(self.name)
         bundle, environment = await stoppable(partial(self._find, config), name="agentix-uv")
-        folder = RuntimeFolder.create(self.name, config.image)
+        folder = RuntimeFolder.create(self.name, config.image, bundle)
         process: HostedProcess | None = None
 
         async def undo() -> None:
