@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import io
+import tracemalloc
 import zipfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agentix.bundle.difference import tree_differences
+from agentix.bundle.difference import differences, tree_differences
 from agentix.bundle.place import aligned, where
 from agentix.bundle.references import References
+from agentix.bundle.view import tree_items
 from bundle.handmade import Link, Program, plant, store_name
 
 if TYPE_CHECKING:
@@ -129,6 +131,24 @@ def test_in_an_archive_the_member_is_named() -> None:
         "member a.py, its time: 1980-01-02 03:04:06 → 2020-01-02 03:04:06"
     )
     assert text(old, old[:-20] + b"damaged, so no archive") == f"byte {len(old) - 20 + 1}"
+
+
+def test_large_files_are_compared_in_little_memory(tmp_path: Path) -> None:
+    pair = (store_name("a"), store_name("b"))
+    for name, end in (("old", b"1"), ("new", b"2")):
+        (tmp_path / name).mkdir()
+        with (tmp_path / name / "large").open("wb") as file:
+            file.seek(128 * 1024 * 1024)
+            file.write(end)
+    tracemalloc.start()
+    try:
+        trees = [tree_items(tmp_path / name) for name in ("old", "new")]
+        (found,) = differences(*trees, References([pair]))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert str(found) == f"large: content, byte {128 * 1024 * 1024 + 1}"
+    assert peak < 16 * 1024 * 1024
 
 
 def test_mentioned_paths_are_read_as_if_they_had_kept_their_hash() -> None:

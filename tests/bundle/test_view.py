@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import random
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from agentix.bundle import BundleCache, Manifest, write_bundle
+from agentix.bundle.comparison import compare
 from agentix.bundle.tree import Kind
 from agentix.bundle.view import look_into, programs
 from agentix.errors import BundleError
@@ -142,3 +144,24 @@ def test_a_manifest_is_all_that_an_executable_bit_says(workshop: Workshop, tmp_p
         assert isinstance(view.manifest, Manifest)
         found = {item.parts: item.executable for item in view.items(store_name("p"))}
     assert (found[(b"x",)], found[(b"y",)]) == (True, False)
+
+
+def test_a_tar_with_any_byte_changed_is_read_or_refused(bundle: Bundle, tmp_path: Path) -> None:
+    """Neither looking into a damaged tar nor comparing it ends in anything but a BundleError."""
+    good, chance = raw(parts(bundle)), random.Random(7)
+    (tmp_path / "good.tar").write_bytes(good)
+    refused: list[str] = []
+    with look_into(tmp_path / "good.tar") as one:
+        for _ in range(300):
+            bad = bytearray(good)
+            for _ in range(chance.choice((1, 1, 3))):
+                bad[chance.randrange(len(bad))] ^= 1 << chance.randrange(8)
+            (tmp_path / "bad.tar").write_bytes(bad[: chance.choice((None, None, len(bad) // 2))])
+            try:
+                with look_into(tmp_path / "bad.tar") as other:
+                    seen(other)
+                    assert not compare(one, other).same
+            except BundleError as error:
+                refused.append(str(error))
+    assert len(refused) > 100
+    assert all(map(str.isprintable, refused))
