@@ -118,9 +118,9 @@ class Front:
         # With its own Host, so that the registry says where the front is.
         unwanted = ["transfer-encoding", "connection", "expect"]
         unwanted += [] if self.ranges else ["range"]
-        headers = {k: v for k, v in request.headers.items() if k.lower() not in unwanted}
+        headers = [(k, v) for k, v in request.headers.items() if k.lower() not in unwanted]
         if self._tls is not None:
-            headers["X-Forwarded-Proto"] = "https"
+            headers.append(("X-Forwarded-Proto", "https"))
         url = URL(self.behind + request.raw_path, encoded=True)
         body = self._body(request, left) if request.can_read_body else None
         async with self._session.request(

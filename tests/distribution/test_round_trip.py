@@ -5,24 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import shutil
+import subprocess
+import sys
 import tarfile
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from bundle.handmade import INFO, listing, root_tree, store_name
 
+from agentix.bundle import BundleCache
 from agentix.bundle.compression import zstd
 from agentix.distribution import pull, push
 from agentix.errors import DistributionError
 from distribution.conftest import QUICK
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from bundle.handmade import Workshop
 
-    from agentix.bundle import BundleCache
     from distribution.front import Front
 
 
@@ -195,7 +198,7 @@ def test_a_large_bundle_takes_little_memory(
 ) -> None:
     import tracemalloc
 
-    bundle = workshop.bundle({"large": os.urandom(48 << 20), "zeros": bytes(64 << 20)})
+    bundle = workshop.bundle({"large": os.urandom(32 << 20), "zeros": bytes(32 << 20)})
     tar = bundle.write(tmp_path / "large.tar").path
     cache.deploy(tar)
     tracemalloc.start()
@@ -207,6 +210,47 @@ def test_a_large_bundle_takes_little_memory(
         assert tracemalloc.get_traced_memory()[1] < 40 << 20
     finally:
         tracemalloc.stop()
+
+
+def test_skopeo_copies_it_from_repository_to_repository(
+    tar: Path, name: str, front: Front, tmp_path: Path, cache: BundleCache, elsewhere: BundleCache
+) -> None:
+    if shutil.which("skopeo") is None:
+        pytest.skip("skopeo is not installed (tools/setup.sh tests installs it)")
+    push(tar, name, cache=cache)
+    other = name.replace("/test/", "/copied/")
+    subprocess.run(
+        ["skopeo", "--insecure-policy", "copy", "--all", "--src-tls-verify=false",
+         "--dest-tls-verify=false", f"docker://{name}", f"docker://{other}"],
+        check=True, capture_output=True, timeout=60,
+    )  # fmt: skip
+    pull(other, output=tmp_path / "out.tar", cache=elsewhere)
+    assert (tmp_path / "out.tar").read_bytes() == tar.read_bytes()
+
+
+def test_the_commands_on_the_page_do_what_it_says(tar: Path, front: Front, tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/distribution.md").read_text()
+    commands = re.findall(r"^    (agentix bundle .*)$", page, re.MULTILINE)
+    (tmp_path / "dist").mkdir()
+    file = tmp_path / "dist/hello-world-0.1.0-linux-amd64.bundle.tar"
+    content = tar.rename(file).read_bytes()
+    printed = []
+    for command in commands:
+        words = command.replace("registry.example", front.address).split()[1:]
+        if "--output" in words:
+            file.unlink()
+        words += ["--platform", "linux/amd64"] if "pull" in words else []
+        ran = subprocess.run(
+            [sys.executable, "-c", "from agentix.cli import main; main()", *words],
+            cwd=tmp_path, capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+        assert ran.returncode == 0, ran.stderr
+        printed.append(ran.stdout.splitlines())
+    digest = hashlib.sha256(content).hexdigest()
+    assert printed[0][0].startswith(f"{front.address}/team/hello-world@sha256:")
+    assert BundleCache().open(printed[1][0]).digest == digest
+    assert file.read_bytes() == content
+    assert [lines[1] for lines in printed] == [f"sha256:{digest}"] * 3
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from agentix.bundle.archive import Member
 from agentix.bundle.cache import BundleCache
 from agentix.bundle.compression import is_compressed, tar_chunks
 from agentix.bundle.entry import load_entry, parse_ref
+from agentix.bundle.frame import beginning, ending
 from agentix.bundle.lane import Lane
 from agentix.bundle.linking import same_files
 from agentix.bundle.locate import locate, opened
@@ -81,9 +82,7 @@ def check_entry(
 
     with Lane("bundle-digest") as digests, Lane("bundle-nar") as nars:
         out = writer.Chunks(lambda data: digests.do(partial(digest.update, data)))
-        text = manifest.to_bytes()
-        out.add(Member(b"manifest.json", Kind.FILE, len(text)).header())
-        out.add(text + bytes(archive.padding(len(text))))
+        out.add(beginning(manifest))
         for name, content in sorted(manifest.closure.items()):
             path = StorePath(store / name, content.sha256, content.size)
             try:
@@ -91,8 +90,7 @@ def check_entry(
             except (OSError, BundleError) as error:
                 different[name] = _reason(error)
             advance(content.size)
-        link = Member(b"nix/runtime", Kind.SYMLINK, target=manifest.runtime.encode())
-        out.add(link.header() + archive.END)
+        out.add(ending(manifest))
         out.flush()
         nars.drain()
         digests.drain()
