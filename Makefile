@@ -35,6 +35,9 @@ reproduce: setup ## build PROJECT=examples/hello-world in two places and on two 
 scale: setup ## as many sandboxes at once as promised; create and cancel 200 times, SEED=1 each
 	@AGENTIX_SCALE=$(or $(SEED),1) $(PYTHON) -m pytest tests/scale
 
+projects: setup ## build and call real projects, some of them large, NAMES="jaxed seen"
+	@$(PYTHON) tests/projects $(NAMES)
+
 bench: setup ## measure, each number next to its reference
 	@$(PYTHON) tests/benchmarks
 

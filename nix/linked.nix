@@ -26,8 +26,7 @@ step {
     "out"
     toolchain
     tools
-  ]
-  ++ wheels;
+  ];
   config = {
     inherit
       multiarch

@@ -110,10 +110,12 @@ def lacks(wheels: list[Path]) -> list[dict[str, str]]:
     ]
 
 
-def _linked(folder: Path, wheel: Path) -> Path:
-    """Return the *wheel* as the system's libraries were added to it, if they were."""
-    linked = folder / wheel.name
-    return linked if linked.is_dir() else wheel
+def linked(folder: Path, wheel: Path) -> Path:
+    """Return where in *folder* the *wheel* is, if the system's libraries were added to it.
+
+    It is not called quite like it: a name with the hash of a store path refers to that path.
+    """
+    return folder / f"linked-{wheel.name.partition('-')[2]}"
 
 
 def own_scripts(folder: Path, interpreter: str) -> None:
@@ -163,7 +165,8 @@ def main() -> None:
     site = Path(f"lib/python{python}/site-packages")
     wheels = [Path(wheel) for wheel in config["wheels"]]
     if config["linked"] is not None:
-        wheels = [_linked(Path(config["linked"]), wheel) for wheel in wheels]
+        others = [linked(Path(config["linked"]), wheel) for wheel in wheels]
+        wheels = [o if o.is_dir() else w for o, w in zip(others, wheels, strict=True)]
     real = {Path(folder.format(python=python)) for folder in REAL}
     spread = {
         site / name

@@ -1,7 +1,8 @@
 """Point wheels that lack libraries at those of system packages that have them.
 
-Only a file that lacks one is a copy, which looks into their folders last; all else of its wheel is
-links. A wheel that lacks nothing, or nothing that is there, is left out.
+Such a wheel is a copy of which the files that lack one look into their folders, too, and last.
+Links would not do: packages look for their neighbours from where their modules really are. A wheel
+that lacks nothing, or nothing that is there, is left out.
 """
 
 from __future__ import annotations
@@ -33,8 +34,10 @@ def main() -> None:
         }
         if not found:
             continue
-        root = step.out() / wheel.name
-        environment.Union(root, set(), set()).merge(Path(), [wheel], spread=True)
+        root = environment.linked(step.out(), wheel)
+        shutil.copytree(wheel, root, symlinks=True)
+        for folder, _, _ in os.walk(root):
+            Path(folder).chmod(0o755)
         search = [str(folder) for folder in folders if folder.is_dir()]
         for file in found:
             extend(root / file, search, config["patchelf"])
@@ -43,21 +46,19 @@ def main() -> None:
             file: [n for n in names if n not in there] for file, names in noted["lacks"].items()
         }
         noted["lacks"] = {file: names for file, names in rest.items() if names}
+        (root / environment.LIBRARIES).unlink()
         (root / environment.LIBRARIES).write_text(json.dumps(noted, indent=1) + "\n")
-        if (wheel / environment.SPREAD).is_file():
-            shutil.copyfile(wheel / environment.SPREAD, root / environment.SPREAD)
 
 
 def extend(path: Path, folders: list[str], patchelf: str) -> None:
-    """Make the link *path* a file of its own that looks into *folders*, too."""
-    original = path.resolve()
-    path.unlink()
-    shutil.copyfile(original, path)
+    """Have the library or program *path* look into *folders*, too."""
+    mode = path.stat().st_mode
+    path.chmod(mode | 0o200)
     linked = elf.read(path)
     search = dict.fromkeys([*(linked.search if linked else ()), *folders])
     command = [f"{patchelf}/bin/patchelf", "--force-rpath", "--set-rpath", ":".join(search)]
     subprocess.run([*command, str(path)], check=True)
-    path.chmod(original.stat().st_mode)
+    path.chmod(mode)
 
 
 if __name__ == "__main__":

@@ -217,7 +217,7 @@ def test_a_wheel_that_was_linked_is_taken_instead(
     tmp_path: Path, wheel: Callable[..., Path], join: Callable[..., Any]
 ) -> None:
     one = wheel("one-1.0", {"one.so": "as published", ".libraries.json": notes({"a": ["b"]}, [])})
-    other = tmp_path / "linked" / one.name / SITE
+    other = tmp_path / "linked/linked-one-1.0" / SITE
     other.mkdir(parents=True)
     (other / "one.so").write_text("with more to search")
     two = wheel("two-1.0", {"two.py": ""})

@@ -1,0 +1,5 @@
+import packed_core
+
+
+def say() -> str:
+    return f"more of {packed_core.say()}"
