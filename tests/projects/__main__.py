@@ -2,9 +2,9 @@
 
     python tests/projects [name ...]
 
-A line each: seconds to lock, fetch, build and write the first time, and to build again after an edit;
-the size of the bundle; the most memory that any process took; how long the first call took. The exit
-code says whether every answer was right. Some of them are hundreds of megabytes.
+A line each: seconds to lock, fetch, build and write the first time, to build again after an edit,
+and for the first call; the size of the bundle; the most memory that any process took. The exit code
+says whether every answer was right. Some of them are hundreds of megabytes.
 """
 
 from __future__ import annotations

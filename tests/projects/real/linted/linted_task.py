@@ -3,7 +3,9 @@ EXPECTED = {"program": "F401", "script": "hello\n", "module": "True"}
 
 def hello() -> None:
     """Be the project's own console script."""
-    print("hello")
+    import sys
+
+    sys.stdout.write("hello\n")
 
 
 def use() -> dict[str, str]:
