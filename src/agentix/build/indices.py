@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from agentix.build.project import Project, read_tree, workspace_root
+from agentix.build.settings import Settings, from_keyring, uv_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,14 +66,21 @@ class Indices:
             parts = urlsplit(index)
             if _server(parts) != server:
                 continue
-            if parts.username:
-                return unquote(parts.username), unquote(parts.password or "")
-            variable = f"UV_INDEX_{re.sub(r'[^A-Z0-9]', '_', name.upper())}_"
-            user = os.environ.get(f"{variable}USERNAME")
-            password = os.environ.get(f"{variable}PASSWORD")
-            if name and (user or password):
-                return user or "", password or ""
+            variable = f"UV_INDEX_{re.sub(r'[^A-Z0-9]', '_', name.upper())}_" if name else ""
+            user = unquote(parts.username or "") or os.environ.get(f"{variable}USERNAME", "")
+            password = unquote(parts.password or "") or os.environ.get(f"{variable}PASSWORD", "")
+            if user and not password and self._has_keyring:
+                plain = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+                password = from_keyring(plain, user) or ""
+            if user or password:
+                return user, password
         return None
+
+    @cached_property
+    def _has_keyring(self) -> bool:
+        """Whether uv was told to ask the program keyring for passwords."""
+        tables = [settings.table.get("keyring-provider") for settings in self._settings]
+        return "subprocess" in (os.environ.get("UV_KEYRING_PROVIDER"), *tables)
 
     def _all(self) -> Iterator[tuple[str, str]]:
         for variable in _VARIABLES:
@@ -81,18 +89,32 @@ class Indices:
                 named = bool(separator) and re.fullmatch(r"[A-Za-z0-9._-]+", name)
                 yield (name, address) if named else ("", word)
         yield from ((index.name, index.address) for index in self._named.values())
+        for settings in self._settings:  # as pip calls them
+            more = settings.table.get("extra-index-url")
+            for address in (
+                settings.table.get("index-url"),
+                *(more if isinstance(more, list) else ()),
+            ):
+                if isinstance(address, str):
+                    yield "", address
 
     @cached_property
     def _named(self) -> dict[str, Index]:
         found: dict[str, Index] = {}
-        for project in self._projects:
-            for index in project.uv.get("index", ()):
+        for settings in self._settings:
+            indices = settings.table.get("index")
+            for index in indices if isinstance(indices, list) else ():
                 if isinstance(index, dict) and "url" in index:
                     name, address = str(index.get("name", index["url"])), str(index["url"])
                     if "://" not in address:  # a folder, relative to the file that names it
-                        address = str(project.root / address)
+                        address = str(settings.folder / address)
                     found.setdefault(name, Index(name, address, index.get("format") == "flat"))
         return found
+
+    @cached_property
+    def _settings(self) -> list[Settings]:
+        """What uv reads: the project's own settings, its workspace's, the user's, the machine's."""
+        return uv_settings([(project.root, project.uv) for project in self._projects])
 
     @cached_property
     def _projects(self) -> list[Project]:

@@ -88,6 +88,47 @@ def test_credentials_of_uv_go_before_those_of_netrc_and_into_no_message(
     assert stored(wanted) == data
 
 
+def test_credentials_may_be_in_the_users_own_settings(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    file, data = wheel()
+    index(server, (file, data), auth="me:secret")
+    (tmp_path / "config/uv").mkdir(parents=True)
+    address = server.address.replace("//", "//me:secret@")
+    (tmp_path / "config/uv/uv.toml").write_text(f'[[index]]\nurl = "{address}/simple"\n')
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.delenv("UV_NO_CONFIG")
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project/pyproject.toml").write_text("")
+    wanted = needed_wheel(file, data)
+    bring(wanted, project=tmp_path / "project")
+    assert stored(wanted) == data
+
+
+@pytest.mark.parametrize("by", ["environment", "project"])
+def test_a_password_may_be_in_a_keyring(
+    server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, by: str
+) -> None:
+    file, data = wheel()
+    index(server, (file, data), auth="me:s3cret")
+    keyring = tmp_path / "bin/keyring"
+    keyring.parent.mkdir()
+    host = server.address.partition("//")[2]
+    keyring.write_text(f'#!/bin/sh\n[ "$*" = "get {host} me" ] && echo s3cret\n')
+    keyring.chmod(0o755)
+    monkeypatch.setenv("PATH", str(keyring.parent), prepend=":")
+    settings = f'[[tool.uv.index]]\nurl = "{server.address.replace("//", "//me@")}/simple"\n'
+    monkeypatch.delenv("UV_NO_CONFIG")
+    if by == "environment":
+        monkeypatch.setenv("UV_KEYRING_PROVIDER", "subprocess")
+    else:
+        settings = '[tool.uv]\nkeyring-provider = "subprocess"\n' + settings
+    (tmp_path / "pyproject.toml").write_text(settings)
+    wanted = needed_wheel(file, data)
+    bring(wanted, project=tmp_path)
+    assert stored(wanted) == data
+
+
 def test_a_package_pinned_to_an_index_comes_from_there(
     server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
