@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agentix.distribution import pull, push, registry
+from agentix.distribution import connection, pull, push
 from agentix.errors import DistributionError
 from distribution.conftest import QUICK
 from distribution.front import Front
@@ -79,7 +79,7 @@ def test_another_machine_is_not_spoken_to_without_tls_unless_that_is_allowed(
     front: Front, tar: Path, cache: BundleCache, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The registry is on this machine, which the client is not told."""
-    monkeypatch.setattr(registry, "is_loopback", lambda host: False)
+    monkeypatch.setattr(connection, "is_loopback", lambda host: False)
     name = f"{front.address}/plain/thing:1"
     with pytest.raises(DistributionError, match="--insecure allows HTTP"):
         push(tar, name, cache=cache, patience=QUICK)

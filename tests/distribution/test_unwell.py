@@ -131,7 +131,7 @@ def test_nobody_there_is_said(tar: Path, cache: BundleCache, home: Path) -> None
     for action in (push, pull):
         arguments = (tar, "127.0.0.1:1/x/y") if action is push else ("127.0.0.1:1/x/y",)
         with pytest.raises(DistributionError, match=r"127.0.0.1:1: .*(tried 4 times)") as caught:
-            action(*arguments, cache=cache, patience=QUICK)  # type: ignore[operator]
+            action(*arguments, cache=cache, patience=QUICK)
         assert "refused" in str(caught.value)
 
 

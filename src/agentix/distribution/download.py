@@ -8,7 +8,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from agentix.distribution.registry import Passing
+from agentix.distribution.connection import Passing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
