@@ -86,7 +86,7 @@ class NpmRegistry:
             self.offer(manifest(f"{name}-{suffix}", version, **fields), {f"{program}!": head})
 
 
-LINUX_X64 = {"os": ["linux"], "cpu": ["x64"], "libc": ["glibc"]}
-LINUX_ARM64 = {"os": ["linux"], "cpu": ["arm64"], "libc": ["glibc"]}
-MUSL_X64 = {"os": ["linux"], "cpu": ["x64"], "libc": ["musl"]}
-DARWIN = {"os": ["darwin"], "cpu": ["arm64"]}
+LINUX_X64: dict[str, Any] = {"os": ["linux"], "cpu": ["x64"], "libc": ["glibc"]}
+LINUX_ARM64: dict[str, Any] = {"os": ["linux"], "cpu": ["arm64"], "libc": ["glibc"]}
+MUSL_X64: dict[str, Any] = {"os": ["linux"], "cpu": ["x64"], "libc": ["musl"]}
+DARWIN: dict[str, Any] = {"os": ["darwin"], "cpu": ["arm64"]}

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from aiohttp import web
-from mirror.server import Server, serving, whole
+from mirror.server import Server, good, serving, whole
 
 from agentix.build.artifact import Artifact
 from agentix.build.declared import Declared
@@ -84,8 +84,17 @@ async def parts(request: web.Request, content: bytes) -> web.StreamResponse:
     return web.Response(status=206, body=content[start:stop], headers={"Content-Range": said})
 
 
+async def only_from_the_start(request: web.Request, content: bytes) -> web.StreamResponse:
+    """Know no parts that are counted from the end of a file."""
+    if request.headers.get("Range", "").startswith("bytes=-"):
+        raise web.HTTPRequestRangeNotSatisfiable
+    return (
+        await parts(request, content) if "Range" in request.headers else web.Response(body=content)
+    )
+
+
 @pytest.mark.parametrize("filler", [0, 400_000])
-@pytest.mark.parametrize("behaviour", [parts, whole])
+@pytest.mark.parametrize("behaviour", [parts, whole, good, only_from_the_start])
 def test_a_wheel_is_asked_where_it_lies(
     server: Server, tmp_path: Path, filler: int, behaviour: object
 ) -> None:

@@ -135,6 +135,7 @@ async def test_a_registry_that_is_gone_or_closed_is_named(
 
 
 def offer_exact(registry: NpmRegistry) -> None:
+    needs: dict[str, Any]
     needs = {"optionalDependencies": {"a": "1.0.0", "gone": "1.0.0", "mac": "1.0.0"}}
     registry.offer(manifest("tool", dependencies={"b": "1.0.0"}, bin="x", **needs))
     registry.offer(manifest("a", **LINUX_X64))

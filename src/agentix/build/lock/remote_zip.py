@@ -7,6 +7,7 @@ does not gives all of it, of which nothing is kept but what was asked for.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import struct
 import tempfile
@@ -28,10 +29,17 @@ if TYPE_CHECKING:
 _TAIL = 32 * 1024  # bytes; holds the list of files of most wheels, and what they say of themselves
 _END = b"PK\x05\x06"
 _END_SIZE = 22
+_END_LONGEST = _END_SIZE + 65535  # with the longest comment
+_MOST = 4 * 1024**3  # bytes of a file whose server knows no parts
+_LONGEST = 1800.0  # seconds that a request may take
 _HEADER = 16 * 1024  # bytes before a member's content; more than any archiver writes there
 _LARGEST = 1024 * 1024  # bytes of one of the files
 _CHUNK = 256 * 1024
 _UNUSABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, ValueError)
+
+
+class _OtherPart(zipfile.BadZipFile):
+    """A server has not given the part that it was asked for."""
 
 
 class _Transient(Exception):  # noqa: N818 - never leaves this module
@@ -79,14 +87,17 @@ class RemoteZip:
 
     async def fetch_list(self) -> None:
         """Bring the list of files."""
-        start = await self._fetch(f"bytes=-{_TAIL}")
-        self._copy.seek(start)
+        try:
+            start = await self._fetch(f"bytes=-{_TAIL}")
+        except _OtherPart:  # a server that knows parts, but not from the end
+            start = await self._fetch(None)
+        last = self._copy.seek(max(start, self._copy.seek(0, os.SEEK_END) - _END_LONGEST))
         tail = self._copy.read()
         end = tail.rfind(_END)
         if end < 0 or len(tail) < end + _END_SIZE:
             raise zipfile.BadZipFile("it is no zip file")
         length, self._list = struct.unpack_from("<II", tail, end + 12)
-        if self._list + length > start + end:
+        if self._list + length > last + end:
             raise zipfile.BadZipFile("its list of files lies beyond its end")
         if self._list < start:
             start = await self._fetch(f"bytes={self._list}-{start - 1}")
@@ -110,11 +121,15 @@ class RemoteZip:
             raise zipfile.BadZipFile(f"its {name} is larger than {_LARGEST} bytes")
         return data
 
-    async def _fetch(self, part: str) -> int:
+    async def _fetch(self, part: str | None) -> int:
         """Put a part of the file, or all of it, into its place; return where that begins."""
+        headers = {"Range": part} if part else {}
         for failures in range(1, self._patience.tries + 1):
             try:
-                async with self._session.get(self._address, headers={"Range": part}) as response:
+                async with (
+                    asyncio.timeout(_LONGEST),
+                    self._session.get(self._address, headers=headers) as response,
+                ):
                     return await self._place(response, part)
             except (_Transient, aiohttp.ClientError, ConnectionError, TimeoutError) as error:
                 if failures == self._patience.tries:
@@ -122,21 +137,26 @@ class RemoteZip:
                 await asyncio.sleep(self._patience.delay(failures, getattr(error, "after", None)))
         raise AssertionError("a patience tries at least once")
 
-    async def _place(self, response: aiohttp.ClientResponse, part: str) -> int:
+    async def _place(self, response: aiohttp.ClientResponse, part: str | None) -> int:
         status = f"the server answered {response.status} {response.reason}"
         if response.status in TRANSIENT:
             raise _Transient(status, retry_after(response.headers.get("Retry-After")))
+        if part and response.status in {400, 416, 501}:
+            raise _OtherPart(status)
         if response.status not in {200, 206}:
             raise LockError(self._failed(status))
         start = 0
         if response.status == 206:
             told = re.match(r"bytes (\d+)-", response.headers.get("Content-Range", ""))
-            asked = re.match(r"bytes=(\d+)-", part)
+            asked = re.match(r"bytes=(\d+)-", part or "")
             if told is None or (asked is not None and asked[1] != told[1]):
-                raise zipfile.BadZipFile("the server gives another part than it was asked for")
+                raise _OtherPart("the server gives another part than it was asked for")
             start = int(told[1])
+        left = _MOST
         self._copy.seek(start)
         async for chunk in response.content.iter_chunked(_CHUNK):
+            if (left := left - len(chunk)) < 0:
+                raise zipfile.BadZipFile(f"it is larger than {_MOST} bytes")
             self._copy.write(chunk)
         self._copy.flush()
         return start
