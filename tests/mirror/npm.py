@@ -79,6 +79,7 @@ class NpmRegistry:
         program = name.rpartition("/")[2]
         needs = {f"{name}-{suffix}": version for suffix in platforms}
         about = manifest(name, version, bin={program: "bin/run"}, optionalDependencies=needs)
+        about["scripts"] = {"postinstall": "node install.js"}
         self.offer(about, {"bin/run": "a note that an install script replaces"})
         for suffix, fields in platforms.items():
             machine = 183 if "arm64" in suffix else 62

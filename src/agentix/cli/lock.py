@@ -63,5 +63,7 @@ def _split(words: list[str], upgrade: bool) -> tuple[Path, list[str]]:
         if len(words) > 1:
             raise typer.BadParameter(f"{words[1]!r} is one word too many; names need --upgrade")
         return first, []
-    is_path = "/" in words[0] or words[0].startswith(".") or (first / "pyproject.toml").is_file()
+    scoped = words[0].startswith("@")  # a package of npm's
+    is_path = ("/" in words[0] and not scoped) or words[0].startswith(".")
+    is_path = is_path or (first / "pyproject.toml").is_file()
     return (first, words[1:]) if is_path else (Path(), words)

@@ -111,6 +111,17 @@ def test_a_platform_without_a_package_is_told_and_the_other_one_locked(
     assert "\n" not in str(caught.value)
 
 
+def test_an_install_script_that_would_matter_is_told(registry: NpmRegistry, tmp_path: Path) -> None:
+    script = {"scripts": {"install": "node-gyp rebuild"}}
+    registry.offer_native("native", BOTH)
+    needs = {"a": "1.0.0", "b": "1.0.0"}
+    registry.offer(manifest("tool", bin="x.js", dependencies=needs, **script), {"x.js": NODE})
+    registry.offer(manifest("a", hasInstallScript=True))
+    registry.offer(manifest("b", scripts={"test": "x"}))
+    found = lock(tmp_path, "tool@1.0.0", "native@1.0.0")
+    assert found.scripted == ["a@1.0.0", "tool@1.0.0"]
+
+
 def test_a_release_that_is_not_there_is_told(registry: NpmRegistry, tmp_path: Path) -> None:
     registry.offer(manifest("tool", "2.0.0", bin="cli.js"), {"cli.js": NODE})
     with pytest.raises(LockError, match=r"has no tool@1.0.0; the latest is 2.0.0"):
@@ -129,6 +140,7 @@ def test_what_is_locked_stays_until_it_is_released(
     assert lock(tmp_path, "tool@1.0.0", previous=previous) == first
     assert len(registry.server.requests) == asked
     again = lock(tmp_path, "tool@1.0.0", previous=previous, released="tool")
+    assert again.scripted == []
     assert len(again.locked[0].targets["linux/amd64"].packages) == 1
 
 

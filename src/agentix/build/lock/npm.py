@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from packaging.utils import canonicalize_name
+
 from agentix.build.artifact import Artifact
 from agentix.build.declared import split_release
 from agentix.build.lock.tool import LockedTool, ToolTarget
@@ -36,6 +38,7 @@ class NpmTools:
     locked: list[LockedTool] = field(default_factory=list)
     artifacts: dict[str, Artifact] = field(default_factory=dict)
     missing: dict[PlatformName, str] = field(default_factory=dict)
+    scripted: list[str] = field(default_factory=list)  # would run something at an installation
 
     @property
     def node(self) -> bool:
@@ -62,14 +65,15 @@ async def lock_npm_tools(
 ) -> NpmTools:
     """Lock the tools *releases*, each ``name@version``, with the npm settings of the folder *root*.
 
-    What *previous* has of them stays, unless it is among the *released*. The tarballs then wait for
-    the store. Raises LockError when a tool cannot be had, resolved, or run on any platform.
+    What *previous* has of them stays, unless its normalised name is among the *released*. The
+    tarballs then wait for the store. Raises LockError when a tool cannot be had, resolved, or run
+    on any platform.
     """
     found = NpmTools()
     wanted = [Wanted(*split_release(release)) for release in sorted(set(releases))]
     fresh = []
     for one in wanted:
-        kept = None if one.name in released else _kept(previous, one)
+        kept = None if canonicalize_name(one.name) in released else _kept(previous, one)
         if kept is None or previous is None:
             fresh.append(one)
         else:
@@ -81,6 +85,13 @@ async def lock_npm_tools(
                 for one in fresh:
                     await _Locking(registry, one, root, found, step).run()
             step.outcome(", ".join(map(str, fresh)))
+        if found.scripted:
+            with progress.step("npm") as step:
+                more = f" and {len(found.scripted) - 1} more" if found.scripted[1:] else ""
+                step.outcome(
+                    f"warning: {found.scripted[0]}{more} would run an install script, and none is "
+                    "run; what it makes or fetches will be missing"
+                )
     found.locked.sort(key=lambda tool: tool.name)
     for tool in found.locked:
         for platform in PLATFORMS:
@@ -140,6 +151,12 @@ class _Locking:
                 for platform, some in taken.items()
             }
             await asyncio.to_thread(_keep, brought, Path(scratch), folder)
+        by_itself = {self.wanted.name} if not any(t.node for t in targets.values()) else set()
+        self.found.scripted += sorted(
+            str(package)
+            for package in packages.values()
+            if package.scripted and package.name not in by_itself
+        )
         tool = LockedTool(name=self.wanted.name, version=self.wanted.version, targets=targets)
         self.found.add(tool, {artifact.file: artifact for artifact in brought})
 
