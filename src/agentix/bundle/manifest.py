@@ -49,7 +49,7 @@ class Info(Strict):
     packages: tuple[Package, ...]
     tools: tuple[Tool, ...]
     base: tuple[Tool, ...] = ()
-    plugins: dict[Name, Needs] = {}
+    plugins: dict[Name, Needs] = Field(default_factory=dict)
 
     @_model_validator(mode="after")
     def _has_what_its_format_has(self) -> Self:

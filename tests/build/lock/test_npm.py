@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from mirror.npm import DARWIN, LINUX_ARM64, LINUX_X64, MUSL_X64, NODE, NpmRegistry, manifest
@@ -112,7 +112,7 @@ def test_a_platform_without_a_package_is_told_and_the_other_one_locked(
 
 
 def test_an_install_script_that_would_matter_is_told(registry: NpmRegistry, tmp_path: Path) -> None:
-    script = {"scripts": {"install": "node-gyp rebuild"}}
+    script: dict[str, Any] = {"scripts": {"install": "node-gyp rebuild"}}
     registry.offer_native("native", BOTH)
     needs = {"a": "1.0.0", "b": "1.0.0"}
     registry.offer(manifest("tool", bin="x.js", dependencies=needs, **script), {"x.js": NODE})
