@@ -156,11 +156,20 @@ def test_another_document_than_was_asked_for_is_refused(evil: Evil, tmp_path: Pa
 
 
 def test_another_layer_than_was_promised_is_refused(evil: Evil, tmp_path: Path) -> None:
-    digest = evil.manifest["layers"][-1]["digest"]
-    data = bytearray(evil.blobs[digest])
-    data[-1024] ^= 1
-    evil.blobs[digest] = bytes(data)
-    refused(evil, tmp_path, "something else than sha256|no proper end")
+    """Also one that would do: it is not what whoever pushed has named."""
+    layer = evil.manifest["layers"][-1]
+    evil.blobs[f"sha256:{'0' * 64}"] = evil.blobs[layer["digest"]]
+    layer["digest"] = f"sha256:{'0' * 64}"
+    refused(evil, tmp_path, "sent something else than sha256:000")
+
+
+@pytest.mark.parametrize("kept", [-1024, -512, -1, 0, 1])
+def test_a_layer_that_is_no_tar_is_refused(evil: Evil, tmp_path: Path, kept: int) -> None:
+    layer = evil.manifest["layers"][-1]
+    data = evil.blobs[layer["digest"]]
+    data = data[:kept] if kept <= 0 else data + bytes(kept)
+    layer.update(evil.add(data, layer["mediaType"]))
+    refused(evil, tmp_path, "no proper end|declared|damaged|header|begins|outside")
 
 
 def test_a_layer_with_another_content_is_refused_though_its_digest_fits(
