@@ -8,6 +8,7 @@ import tarfile
 import zipfile
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, cast
+from uuid import uuid4
 
 import pytest
 from mirror.server import serving
@@ -165,14 +166,15 @@ def test_what_is_at_an_address_is_locked_without_it(tmp_path: Path, server: Serv
         zipped.writestr(f"{info}/RECORD", "")
     setup = SETUP.format("other_dep")
     inner = archive({"top/inner/lib/setup.py": setup, "top/inner/lib/other_dep.py": ""}, "zip")
-    server.offer("/one_dep-1.0-py3-none-any.whl", wheel.getvalue())
-    server.offer("/archive/v1.zip", inner)
+    place = f"/{tmp_path.name}-{uuid4()}"  # uv keeps what other servers had at the same port
+    server.offer(f"{place}/one_dep-1.0-py3-none-any.whl", wheel.getvalue())
+    server.offer(f"{place}/archive/v1.zip", inner)
     app = put(
         tmp_path / "app",
         *("one-dep", "other-dep"),
         more="[tool.uv.sources]\n"
-        f'one-dep = {{ url = "{server.address}/one_dep-1.0-py3-none-any.whl" }}\n'
-        f'other-dep = {{ url = "{server.address}/archive/v1.zip", subdirectory = "inner/lib" }}\n',
+        f'one-dep = {{ url = "{server.address}{place}/one_dep-1.0-py3-none-any.whl" }}\n'
+        f'other-dep = {{ url = "{server.address}{place}/archive/v1.zip", subdirectory = "inner/lib" }}\n',
     )
     lock = lock_project(app)
     release = only(lock)

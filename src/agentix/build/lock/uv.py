@@ -61,7 +61,8 @@ async def run(
         timeout=timeout,
         cwd=cwd,
         environment=os.environ
-        | {"NO_COLOR": "1", "UV_PYTHON_DOWNLOADS": "never"}
+        # Whatever the terminal is like: what uv says is taken apart line by line.
+        | {"NO_COLOR": "1", "COLUMNS": "10000", "UV_PYTHON_DOWNLOADS": "never"}
         | (environment or {}),
         stdin=stdin,
     ).run_aside()
