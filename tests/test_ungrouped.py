@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from agentix.ungrouped import ungrouped
 from agentix.errors import FetchError, LockError
+from agentix.ungrouped import ungrouped
 
 
 def raised(error: BaseException) -> BaseException:

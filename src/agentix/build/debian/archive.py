@@ -24,11 +24,11 @@ from agentix.build.command import Command
 from agentix.build.debian import signature
 from agentix.build.debian.index import INDEX_FORMAT, SuiteIndex, write_index
 from agentix.build.session import open_session
-from agentix.ungrouped import ungrouped
 from agentix.errors import LockError
 from agentix.folders import cache_folder, writing
 from agentix.progress import SILENT, Progress
 from agentix.replacing import replacing
+from agentix.ungrouped import ungrouped
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
