@@ -157,6 +157,33 @@ def test_setuptools_need_not_be_declared(tmp_path: Path, pyproject: str) -> None
     assert int(used.split("-")[1].split(".")[0]) < 80
 
 
+def test_what_only_a_setup_script_asks_for_is_locked_too(tmp_path: Path) -> None:
+    setup = SETUP.replace("version=", "setup_requires=['iniconfig==2.0.0'], version=")
+    index, folder = tmp_path / "files", tmp_path / "folder_dep"
+    index.mkdir()
+    folder.mkdir()
+    (index / "some_dep-1.0.tar.gz").write_bytes(sdist("some_dep", setup=setup))
+    (folder / "setup.py").write_text(setup.format("folder_dep"))
+    (folder / "folder_dep.py").write_text("")
+    commit = repository(
+        tmp_path / "tree_dep", {"setup.py": setup.format("tree_dep"), "tree_dep.py": ""}
+    )
+    app = put(
+        tmp_path / "app",
+        *("some-dep", "folder-dep", "tree-dep"),
+        more='[tool.uv]\nfind-links = ["../files"]\n[tool.uv.sources]\n'
+        'folder-dep = { path = "../folder_dep" }\n'
+        f'tree-dep = {{ git = "{(tmp_path / "tree_dep").as_uri()}" }}\n',
+    )
+    lock = lock_project(app)
+    found = {release.source: backend(release) for release in lock.releases}
+    assert sorted(found) == ["some_dep-1.0.tar.gz", f"tree-dep-{commit}"]
+    (project,) = (project for project in lock.projects if project.name == "folder-dep")
+    found["folder-dep"] = {file.split("-")[0] for file in project.backend["linux/amd64"]}
+    assert [name for name, files in found.items() if "iniconfig" not in files] == []
+    assert {path.name for path in folder.iterdir()} == {"setup.py", "folder_dep.py"}
+
+
 def test_what_is_at_an_address_is_locked_without_it(tmp_path: Path, server: Server) -> None:
     wheel = BytesIO()
     with zipfile.ZipFile(wheel, "w") as zipped:
@@ -169,12 +196,13 @@ def test_what_is_at_an_address_is_locked_without_it(tmp_path: Path, server: Serv
     place = f"/{tmp_path.name}-{uuid4()}"  # uv keeps what other servers had at the same port
     server.offer(f"{place}/one_dep-1.0-py3-none-any.whl", wheel.getvalue())
     server.offer(f"{place}/archive/v1.zip", inner)
+    place = f"{server.address}{place}"
     app = put(
         tmp_path / "app",
         *("one-dep", "other-dep"),
         more="[tool.uv.sources]\n"
-        f'one-dep = {{ url = "{server.address}{place}/one_dep-1.0-py3-none-any.whl" }}\n'
-        f'other-dep = {{ url = "{server.address}{place}/archive/v1.zip", subdirectory = "inner/lib" }}\n',
+        f'one-dep = {{ url = "{place}/one_dep-1.0-py3-none-any.whl" }}\n'
+        f'other-dep = {{ url = "{place}/archive/v1.zip", subdirectory = "inner/lib" }}\n',
     )
     lock = lock_project(app)
     release = only(lock)

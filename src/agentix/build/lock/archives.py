@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import tarfile
 import zipfile
 import zlib
@@ -24,6 +25,7 @@ _DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,
     EOFError,
+    KeyError,
     OSError,
     RuntimeError,
     ValueError,
@@ -68,6 +70,32 @@ def take_out(archive: Path, path: str, names: Sequence[str], folder: Path) -> li
     return there
 
 
+def unpack(archive: Path, folder: Path) -> Path:
+    """Lay the plain files of *archive* out below *folder*; return the folder at their top.
+
+    Links and whatever would lie elsewhere are left out. Raises LockError when it cannot be read.
+    """
+    try:
+        with _members(archive) as members:
+            for name, opened in members:
+                file = opened() if _is_inside(name) else None
+                if file is not None:
+                    place = folder / name
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    with place.open("wb") as copy:
+                        shutil.copyfileobj(file, copy)
+    except _DAMAGED as error:
+        reason = " ".join(str(error).split())
+        raise LockError(f"cannot read the source archive {archive.name}: {reason}") from error
+    tops = list(folder.iterdir())
+    return tops[0] if len(tops) == 1 and tops[0].is_dir() else folder
+
+
+def _is_inside(name: str) -> bool:
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts
+
+
 @contextmanager
 def _members(archive: Path) -> Iterator[Iterator[tuple[str, Callable[[], IO[bytes] | None]]]]:
     """Give the files of *archive*: the path of each, and how to open it."""
@@ -77,7 +105,7 @@ def _members(archive: Path) -> Iterator[Iterator[tuple[str, Callable[[], IO[byte
             yield ((info.filename, lambda info=info: zipped.open(info)) for info in files)  # type: ignore[misc]
     else:
         with tarfile.open(archive) as tar:
-            members = (member for member in tar if not member.isdir())
+            members = (member for member in tar if member.isreg())
             yield (
                 (member.name.removeprefix("./"), lambda member=member: tar.extractfile(member))  # type: ignore[misc]
                 for member in members

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
+from pydantic import TypeAdapter, ValidationError
 
 from agentix.build.lock import uv
 from agentix.build.lock.resolution import Resolution, Resolver, pinned_versions
@@ -25,19 +26,29 @@ if TYPE_CHECKING:
     from agentix.build.lock.file import Lock, LockedProject, LockedRelease
     from agentix.build.project import Backend
 
-# PEP 517's hook, called as a build front end would: in the source tree, isolated from it.
-_ASK_VERSION = """
-import contextlib, email, functools, importlib, os, sys, tempfile
+# PEP 517's hooks, called as a build front end would: in the source tree, isolated from it.
+_BACKEND = """
+import contextlib, email, functools, importlib, json, os, sys, tempfile
 entry, *sys.path[:0] = sys.argv[1:]
 module, _, attribute = entry.partition(":")
 backend = importlib.import_module(module)
 backend = functools.reduce(getattr, filter(None, attribute.split(".")), backend)
+"""
+_ASK_REQUIREMENTS = f"""{_BACKEND}
+with contextlib.redirect_stdout(sys.stderr):
+    wanted = backend.get_requires_for_build_wheel()
+print(json.dumps(wanted))
+"""
+_ASK_VERSION = f"""{_BACKEND}
 with tempfile.TemporaryDirectory() as folder:
     with contextlib.redirect_stdout(sys.stderr):
         name = backend.prepare_metadata_for_build_wheel(folder)
     with open(os.path.join(folder, name, "METADATA"), encoding="utf-8") as file:
         print(email.message_from_file(file)["Version"])
 """
+
+
+_REQUIREMENTS = TypeAdapter(list[str])
 
 
 class Backends:
@@ -123,26 +134,48 @@ async def ask_version(name: str, root: Path, backend: Backend) -> str:
 
     Raises LockError with the backend's own words when it cannot.
     """
+    version = (await _ask(_ASK_VERSION, f"the version of {name}", root, backend)).strip()
+    if not version:
+        raise LockError(f"the backend {backend.entry} of {name} gives it no version")
+    return version
+
+
+def has_hidden_requirements(root: Path) -> bool:
+    """Say whether the project in *root* tells only its backend all that building it takes."""
+    files = (root / name for name in ("setup.py", "setup.cfg"))
+    return any(b"setup_requires" in file.read_bytes() for file in files if file.is_file())
+
+
+async def ask_requirements(name: str, root: Path, backend: Backend) -> Backend:
+    """Return *backend* with what it says itself that building the project *name* in *root* takes.
+
+    Raises LockError with the backend's own words when it cannot.
+    """
+    output = await _ask(_ASK_REQUIREMENTS, f"what building {name} takes", root, backend)
+    try:
+        wanted = _REQUIREMENTS.validate_json(output)
+    except ValidationError as error:
+        raise LockError(f"the backend {backend.entry} of {name} asks for no packages") from error
+    return replace(backend, requires=(*backend.requires, *wanted))
+
+
+async def _ask(code: str, what: str, root: Path, backend: Backend) -> str:
     path = [str(root / folder) for folder in backend.path]
-    requirements = [word for needed in backend.requires for word in ("--with", needed)]
+    requirements = [word for needed in _requirements(backend) for word in ("--with", needed)]
     with tempfile.TemporaryDirectory(prefix="agentix-") as scratch:
         environment = await asyncio.to_thread(uv.divert_egg_info, Path(scratch))
         try:
-            output = await uv.run(
+            return await uv.run(
                 *("run", "--no-project", "--isolated", "--quiet", "--python", sys.executable),
                 *requirements,
-                *("python", "-I", "-c", _ASK_VERSION, backend.entry, *path),
+                *("python", "-I", "-c", code, backend.entry, *path),
                 cwd=root,
                 environment=environment,
             )
         except uv.UvFailed as error:
             raise LockError(
-                f"cannot tell the version of {name}: its backend {backend.entry} failed: {error}"
+                f"cannot tell {what}: its backend {backend.entry} failed: {error}"
             ) from error
-    version = output.strip()
-    if not version:
-        raise LockError(f"the backend {backend.entry} of {name} gives it no version")
-    return version
 
 
 def _requirements(backend: Backend) -> tuple[str, ...]:

@@ -13,7 +13,12 @@ from packaging.utils import canonicalize_name
 from pydantic import ValidationError
 
 from agentix.build.lock import uv
-from agentix.build.lock.backends import Backends, ask_version
+from agentix.build.lock.backends import (
+    Backends,
+    ask_requirements,
+    ask_version,
+    has_hidden_requirements,
+)
 from agentix.build.lock.compiled import is_compiled
 from agentix.build.lock.compilers import Compilers, kept_compilers, lock_compilers
 from agentix.build.lock.file import (
@@ -293,8 +298,11 @@ class _Locking:
         return kept or await lock_compilers(self.toolchain, targets, self.progress)
 
     async def _locked(self, name: str, tree: Project, backends: Backends) -> LockedProject:
-        backend = await backends.resolve(tree.backend, name)
         complete = backends.complete(tree.backend, name)
+        asked = tree.backend
+        if await asyncio.to_thread(has_hidden_requirements, tree.root):
+            asked = await ask_requirements(name, tree.root, complete)
+        backend = await backends.resolve(asked, name)
         version = tree.version or await ask_version(name, tree.root, complete)
         return LockedProject(
             name=name,

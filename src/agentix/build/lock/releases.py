@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,8 @@ from typing import TYPE_CHECKING
 from agentix.build.artifact import Artifact
 from agentix.build.download import copy, download
 from agentix.build.indices import Indices
-from agentix.build.lock.archives import take_out
+from agentix.build.lock.archives import take_out, unpack
+from agentix.build.lock.backends import ask_requirements, has_hidden_requirements
 from agentix.build.lock.compiled import is_compiled, is_rust
 from agentix.build.lock.file import LockedRelease
 from agentix.build.lock.git import check_out
@@ -57,6 +59,12 @@ async def lock_release(origin: Origin, root: Path, backends: Backends) -> Releas
             files = await asyncio.to_thread(take_out, place, origin.path, _SAY_HOW, tree)
         project = await asyncio.to_thread(_read, named, tree)
         compiled = await asyncio.to_thread(is_compiled, project, files)
+        backend = project.backend
+        if await asyncio.to_thread(has_hidden_requirements, tree):
+            # What it leaves behind there must not get into what was hashed.
+            copy_of = await asyncio.to_thread(_laid_out, place, Path(scratch, "all"))
+            complete = backends.complete(backend, origin.package)
+            backend = await ask_requirements(origin.package, copy_of / origin.path, complete)
     if is_rust(project):
         reason = (
             f"{named} has no wheel for it, and its source is Rust, which is not built: "
@@ -66,15 +74,22 @@ async def lock_release(origin: Origin, root: Path, backends: Backends) -> Releas
         return Release(
             LockedRelease(source=source.file, path=origin.path, backend={}, missing=missing), source
         )
-    backend = await backends.resolve(project.backend, origin.package)
+    resolved = await backends.resolve(backend, origin.package)
     locked = LockedRelease(
         source=source.file,
         path=origin.path,
-        backend=backend.files,
-        missing=backend.missing,
+        backend=resolved.files,
+        missing=resolved.missing,
         compiled=compiled,
     )
     return Release(locked, source)
+
+
+def _laid_out(place: Path, folder: Path) -> Path:
+    """Return a copy of the source in *place*, an archive or a folder, somewhere below *folder*."""
+    if place.is_dir():
+        return Path(shutil.copytree(place, folder, symlinks=True))
+    return unpack(place, folder)
 
 
 def _read(named: str, tree: Path) -> Project:
