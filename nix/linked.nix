@@ -18,6 +18,8 @@ step {
   scripts = [
     "linked.py"
     "elf.py"
+    "graft.py"
+    "patch.py"
     "environment.py"
     "launcher.py"
     "step.py"

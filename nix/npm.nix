@@ -33,6 +33,7 @@ step {
     "npm.py"
     "elf.py"
     "graft.py"
+    "patch.py"
     "licences.py"
     "step.py"
   ];

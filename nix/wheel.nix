@@ -32,6 +32,8 @@ step {
     "wheel.py"
     "bytecode.py"
     "elf.py"
+    "graft.py"
+    "patch.py"
     "step.py"
   ];
   allowedReferences = [

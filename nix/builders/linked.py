@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
 import elf
 import environment
 import step
+from patch import patch
 
 
 def main() -> None:
@@ -55,9 +55,9 @@ def extend(path: Path, folders: list[str], patchelf: str) -> None:
     mode = path.stat().st_mode
     path.chmod(mode | 0o200)
     linked = elf.read(path)
-    search = dict.fromkeys([*(linked.search if linked else ()), *folders])
-    command = [f"{patchelf}/bin/patchelf", "--force-rpath", "--set-rpath", ":".join(search)]
-    subprocess.run([*command, str(path)], check=True)
+    if linked is not None:
+        search = ":".join(dict.fromkeys([*linked.search, *folders]))
+        patch(path, search, linked.interpreter, patchelf)
     path.chmod(mode)
 
 

@@ -10,16 +10,15 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import elf
-import graft
 import licences
 import step
+from patch import patch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +27,6 @@ MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 NODE = re.compile(rb"#!\s*(\S*/)?(env\s+(-S\s+)?(\S+=\S+\s+)*)?node(js)?(?=\s|$)")
 ORIGIN = ("$ORIGIN", "${ORIGIN}")
 CHUNK = 1024 * 1024
-LARGE = 128 * 1024 * 1024  # bytes; patchelf takes twice as many
 
 
 def main() -> None:
@@ -107,12 +105,7 @@ def relocate(tree: Path, config: dict[str, Any]) -> None:
         kept = [folder for folder in linked.search if folder.startswith(ORIGIN)]
         search = ":".join(dict.fromkeys([*kept, libraries]))
         loader = f"{libraries}/{config['loader']}"
-        if path.stat().st_size > LARGE and graft.graft(path, loader, search):
-            continue
-        command = ["--force-rpath", "--set-rpath", search]
-        if linked.interpreter is not None:
-            command += ["--set-interpreter", loader]
-        subprocess.run([f"{config['patchelf']}/bin/patchelf", *command, str(path)], check=True)
+        patch(path, search, loader if linked.interpreter else None, config["patchelf"])
 
 
 def ours(linked: elf.Elf, config: dict[str, Any]) -> bool:

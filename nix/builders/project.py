@@ -17,7 +17,7 @@ import zipfile
 import zlib
 from email.parser import BytesParser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import step
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 EPOCH = 315532800
+CHUNK = 4 * 1024 * 1024  # bytes
 # Distinct below the build folder, so that finding the path in a wheel means that it leaked.
 WORKSHOP = "agentix-workshop"
 
@@ -211,8 +212,21 @@ def check(wheel: Path, project: str, workshop: Path) -> None:
     """Refuse a wheel that remembers where it was built: it would differ elsewhere."""
     with zipfile.ZipFile(wheel) as archive:
         for member in archive.namelist():
-            if os.fsencode(workshop) in archive.read(member):
-                step.fail(f"{member} of the project {project} contains the path it was built in")
+            with archive.open(member) as file:
+                if occurs(os.fsencode(workshop), file):
+                    step.fail(
+                        f"{member} of the project {project} contains the path it was built in"
+                    )
+
+
+def occurs(text: bytes, file: IO[bytes]) -> bool:
+    """Say whether *text* is anywhere in *file*, of which only a part is in memory at a time."""
+    last = b""
+    while chunk := file.read(CHUNK):
+        if text in last + chunk:
+            return True
+        last = (last + chunk)[-len(text) :]
+    return False
 
 
 def check_version(wheel: Path, project: str, locked: str, tree: Path) -> None:

@@ -13,12 +13,15 @@ import subprocess
 import sys
 import zipfile
 import zlib
+from base64 import urlsafe_b64encode
+from hashlib import file_digest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import bytecode
 import elf
 import step
+from patch import patch
 
 if __name__ == "__main__":
     sys.path.insert(0, step.config()["installer"])
@@ -104,12 +107,9 @@ class Prefix(SchemeDictionaryDestination):
 
 
 def _recorded(name: str, path: Path) -> RecordEntry:
-    from base64 import urlsafe_b64encode
-    from hashlib import sha256
-
-    content = path.read_bytes()
-    digest = urlsafe_b64encode(sha256(content).digest()).rstrip(b"=").decode()
-    return RecordEntry(name, Hash("sha256", digest), len(content))
+    with path.open("rb") as file:
+        digest = urlsafe_b64encode(file_digest(file, "sha256").digest()).rstrip(b"=").decode()
+    return RecordEntry(name, Hash("sha256", digest), path.stat().st_size)
 
 
 class Relocation:
@@ -125,7 +125,7 @@ class Relocation:
         self._libraries = f"{toolchain}/lib"
         self._linked: dict[Path, tuple[str, ...]] = {}
         self._loader = loader
-        self._patchelf = f"{patchelf}/bin/patchelf"
+        self._patchelf = patchelf
         self.outward: list[Path] = []
 
     def __call__(self, paths: Iterable[Path]) -> list[Path]:
@@ -141,8 +141,9 @@ class Relocation:
             self._linked[path] = linked.needed
             if any(_is_elsewhere(path.parent, folder) for folder in linked.search):
                 self.outward.append(path)
-            if command := self._command(linked):
-                subprocess.run([self._patchelf, *command, str(path)], check=True)
+            if (search := self._search(linked)) is not None:
+                loader = f"{self._libraries}/{self._loader}" if self._is_ours(linked) else None
+                patch(path, search, loader, self._patchelf)
                 changed.append(path)
         return changed
 
@@ -164,16 +165,16 @@ class Relocation:
                 lacking[str(path.relative_to(root))] = lacks
         return {"lacks": lacking, "offers": sorted(name for name in offered if ".so" in name)}
 
-    def _command(self, linked: elf.Elf) -> list[str]:
-        ours = linked.interpreter is not None and Path(linked.interpreter).name == self._loader
+    def _search(self, linked: elf.Elf) -> str | None:
+        """Return the search path that a file is to have, None where it may stay as it is."""
         kept = [folder for folder in linked.search if folder.startswith(ORIGIN)]
-        if not ours and linked.runpath is None and kept == linked.search:
-            return []
-        search = dict.fromkeys([*kept, self._libraries])
-        command = ["--force-rpath", "--set-rpath", ":".join(search)]
-        if ours:
-            command += ["--set-interpreter", f"{self._libraries}/{self._loader}"]
-        return command
+        if not self._is_ours(linked) and linked.runpath is None and kept == linked.search:
+            return None
+        return ":".join(dict.fromkeys([*kept, self._libraries]))
+
+    def _is_ours(self, linked: elf.Elf) -> bool:
+        """Say whether it is a program that the toolchain's loader is to load."""
+        return linked.interpreter is not None and Path(linked.interpreter).name == self._loader
 
 
 def _is_elsewhere(origin: Path, folder: str) -> bool:

@@ -109,7 +109,7 @@ def test_memory_does_not_grow_with_the_program(program: Path) -> None:
 def test_large_programs_of_npm_are_grafted(
     builders: SimpleNamespace, program: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(builders.npm, "LARGE", 0)
+    monkeypatch.setattr(builders.patch, "LARGE", 0)
     linked = builders.elf.read(program)
     config = {
         "toolchain": "/toolchain",

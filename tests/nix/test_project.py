@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import shutil
 import sys
 import zipfile
@@ -290,3 +291,13 @@ def test_a_compiled_wheel_is_for_the_platform_that_was_compiled_for(
     builders: Any, name: str, compiler: dict[str, str] | None, fits: bool
 ) -> None:
     assert builders.project.fits(name, compiler) == fits
+
+
+def test_a_path_that_leaks_is_found_wherever_it_lies(
+    builders: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(builders.project, "CHUNK", 4)
+    for start in range(9):
+        content = b"." * start + b"/where/built" + b"." * 5
+        assert builders.project.occurs(b"/where/built", io.BytesIO(content))
+    assert not builders.project.occurs(b"/where/built", io.BytesIO(b"/where/built"[:-1] * 3))
