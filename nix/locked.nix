@@ -21,6 +21,7 @@ let
     concatMap
     filter
     head
+    isAttrs
     listToAttrs
     map
     mapAttrs
@@ -38,6 +39,7 @@ let
       ;
     size = artifact.size or null;
   };
+  described = import ./described.nix;
   # Of this one only the program is at hand, without the text of its licence.
   shell = platform: known programs.${platform}.busybox.artifact // { licences = [ "GPL-2" ]; };
 in
@@ -257,7 +259,8 @@ in
         }) lock.projects;
       tools =
         map known debs
-        ++ map (tarball: known tarball // { kind = "npm"; }) tarballs;
+        ++ map (tarball: known tarball // { kind = "npm"; }) tarballs
+        ++ map described (filter isAttrs nix);
       inherit plugins;
       base = map known pinned.packages.${platform} ++ [ (shell platform) ];
     };

@@ -131,6 +131,49 @@ let
       expected = "/nix/store/7p9qg9k0c2w86ix3wynaxdnwwcf2f3m7-${six.file}";
     };
 
+    described.testTellsWhatADerivationSaysOfItself = {
+      expr = map (import ../described.nix) [
+        { name = "hello-2.12"; }
+        {
+          name = "a-1";
+          pname = "b";
+          version = "3";
+          meta.license = [
+            { spdxId = "MIT"; }
+            { fullName = "Ünfrei"; }
+            { shortName = "unfree"; }
+          ];
+        }
+        {
+          name = "x";
+          meta.license = "ISC";
+        }
+      ];
+      expected = [
+        {
+          package = "hello";
+          version = "2.12";
+          kind = "nix";
+          licences = [ ];
+        }
+        {
+          package = "b";
+          version = "3";
+          kind = "nix";
+          licences = [
+            "MIT"
+            "unfree"
+          ];
+        }
+        {
+          package = "x";
+          version = "unknown";
+          kind = "nix";
+          licences = [ "ISC" ];
+        }
+      ];
+    };
+
     seeds.testAreFoldersOfTheirName = {
       expr = inStore "busybox" (seeds "linux/arm64").busybox;
       expected = true;

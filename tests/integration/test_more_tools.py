@@ -193,6 +193,8 @@ def test_a_file_may_ask_for_a_nixpkgs_that_stands_for_the_pinned_one(
     assert Path(program).is_file()
     with tarfile.open(bundle.path) as archive:  # its closure is in the bundle
         assert any(name.endswith("-hello/bin/hello") for name in archive.getnames())
+    told = {"package": "hello", "version": "unknown", "kind": "nix", "licences": []}
+    assert told in Built(root, bundle).manifest["tools"]
 
 
 def test_a_nixpkgs_that_cannot_be_fetched_is_one_line(
