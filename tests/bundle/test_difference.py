@@ -142,8 +142,8 @@ def test_large_files_are_compared_in_little_memory(tmp_path: Path) -> None:
             file.write(end)
     tracemalloc.start()
     try:
-        trees = [tree_items(tmp_path / name) for name in ("old", "new")]
-        (found,) = differences(*trees, References([pair]))
+        old, new = (tree_items(tmp_path / name) for name in ("old", "new"))
+        (found,) = differences(old, new, References([pair]))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
