@@ -63,6 +63,7 @@ def programs(folder: Path, config: dict[str, Any]) -> None:
     """Offer the tools' programs and the project's own scripts; of one name, the later of these."""
     folder.mkdir()
     known: dict[str, str] = {}
+    lines = starting(config["tools"])
     for kind, root in offering(config):
         for program in sorted((root / "bin").iterdir()) if (root / "bin").is_dir() else ():
             place = folder / program.name
@@ -75,8 +76,17 @@ def programs(folder: Path, config: dict[str, Any]) -> None:
                 place.symlink_to(Path(config["environment"], "bin", program.name))
                 continue
             dropped = launcher.DROPPED_FOR_OTHERS if kind == NIX_TOOL else launcher.DROPPED
-            place.write_text(launcher.tool(config["busybox"], str(program), dropped))
+            first = tuple(lines.get(program, ()))
+            place.write_text(launcher.tool(config["busybox"], str(program), dropped, first))
             place.chmod(0o755)
+
+
+def starting(tools: str | None) -> dict[Path, list[str]]:
+    """Return what the launchers of some system tools have to do first, as lines of them."""
+    if tools is None or not (file := Path(tools, "launch.json")).is_file():
+        return {}
+    value: dict[str, list[str]] = json.loads(file.read_bytes())
+    return {Path(tools, "bin", name): lines for name, lines in value.items()}
 
 
 def offering(config: dict[str, Any]) -> Iterator[tuple[str, Path]]:

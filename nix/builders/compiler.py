@@ -26,7 +26,7 @@ _LIBRARY = re.compile(r"(?<=[\s(])/[\w.+/-]+")
 # Where this file is, gcc leaves out what it would have set up itself; the first part is that.
 _COMMON = """\
 *self_spec:
-+ %{{!-sysroot=*:--sysroot={tree}}}
++ %{{!-sysroot=*:--sysroot={tree} -mglibc}}
 
 *libgcc:
 %{{static|static-libgcc|static-pie:-lgcc -lgcc_eh}}\
@@ -37,10 +37,11 @@ _COMMON = """\
 *link:
 + %{{!r:--build-id}} %{{!static|static-pie:--eh-frame-hdr}}\
 """
-# Nothing of it where there is nothing to load.
+# Nothing of it where there is nothing to load, and where --sysroot was given: -mglibc, which is the
+# default anyway, tells that it was not.
 _NATIVE = """\
- %{{!r:%{{!static:%{{!static-pie:--disable-new-dtags -rpath {search}\
- %{{!shared:-dynamic-linker {loader}}}}}}}}}\
+ %{{mglibc:%{{!r:%{{!static:%{{!static-pie:--disable-new-dtags -rpath {search}\
+ %{{!shared:-dynamic-linker {loader}}}}}}}}}}}\
 """
 
 

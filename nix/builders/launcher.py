@@ -26,7 +26,7 @@ _KNOWN = ("LD_AUDIT", "LD_DEBUG", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_TRACE_LOA
 # Our tools find their libraries by DT_RPATH, which wins over LD_LIBRARY_PATH. What is loaded into
 # every program is dropped: it was made for the image's C library.
 DROPPED = ("LD_AUDIT", "LD_PRELOAD")
-# What others built finds its libraries by DT_RUNPATH, as nixpkgs' programs do, and that comes later.
+# What others built finds its libraries by DT_RUNPATH, as nixpkgs' programs do: that comes later.
 DROPPED_FOR_OTHERS = (*DROPPED, "LD_LIBRARY_PATH")
 
 # What a shell cannot have as a variable, or has as one of its own: ``env`` sets it afterwards.
@@ -68,10 +68,13 @@ def python(busybox: str, command: list[str], *, append: str | None = None) -> st
     )
 
 
-def tool(busybox: str, program: str, dropped: tuple[str, ...] = DROPPED) -> str:
+def tool(
+    busybox: str, program: str, dropped: tuple[str, ...] = DROPPED, first: tuple[str, ...] = ()
+) -> str:
     """Return a launcher of *program*, one of our own that is not a Python.
 
-    It and its children do without the variables *dropped*.
+    It and its children do without the variables *dropped*. *first* are lines of the script, which
+    may put arguments before those in ``$@``.
     """
     return _script(
         busybox,
@@ -79,6 +82,7 @@ def tool(busybox: str, program: str, dropped: tuple[str, ...] = DROPPED) -> str:
         names=dropped,
         then='unset "$agentix_name"; continue',
         append=None,
+        first=first,
         otherwise=f"    unset {' '.join(dropped)}",
     )
 
@@ -91,6 +95,7 @@ def _script(
     then: str,
     append: str | None,
     otherwise: str,
+    first: tuple[str, ...] = (),
 ) -> str:
     appended = found = missing = ""
     if append is not None:
@@ -102,7 +107,7 @@ def _script(
     return f"""\
 #!{busybox}/bin/busybox sh
 set -f
-set -- {shlex.join(command)} "$@"
+{"".join(f"{line}{chr(10)}" for line in first)}set -- {shlex.join(command)} "$@"
 unset agentix_path agentix_lost
 if [ -r /proc/self/environ ]; then
     unset PWD OLDPWD SHLVL

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import tomllib
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -11,11 +12,50 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text in the program ``file`` that is to become the absolute path ``means``."""
+    """A text in files that match ``file``, which is to become the absolute path ``means``."""
 
     file: str
     text: str
     means: str
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """The file ``at`` with ``text``, and ``libraries`` of the toolchain that are to be edited.
+
+    All that only where there is a file that matches ``beside``.
+    """
+
+    beside: str
+    at: str
+    text: str
+    libraries: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """How ``programs`` are started, in images that do not have the path ``unless``.
+
+    ``arguments`` go before the user's; ``variables`` are set where the image does not set them.
+    """
+
+    programs: tuple[str, ...]
+    unless: str | None = None
+    arguments: tuple[str, ...] = ()
+    variables: dict[str, str] = field(default_factory=dict)
+
+    def lines(self, **places: str) -> list[str]:
+        """Return it as lines of a shell script, whose ``$@`` becomes what it says."""
+        lines = [
+            f'export {name}="${{{name}-{value.format(**places)}}}"'
+            for name, value in self.variables.items()
+        ]
+        if self.arguments:
+            words = shlex.join(argument.format(**places) for argument in self.arguments)
+            lines.append(f'set -- {words} "$@"')
+        if self.unless is None:
+            return lines
+        return [f"[ -e {shlex.quote(self.unless)} ] || {{", *lines, "}"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +65,10 @@ class Needs:
     dropped: tuple[str, ...] = ()
     links: dict[str, str] = field(default_factory=dict)
     texts: tuple[Text, ...] = ()
+    data: tuple[Data, ...] = ()
     untouched: tuple[str, ...] = ()
     taken: tuple[str, ...] = ()
-    arguments: dict[str, list[str]] = field(default_factory=dict)
+    launches: tuple[Launch, ...] = ()
 
     def drops(self, path: str) -> bool:
         """Say whether the file *path*, relative to the packages' root, is left out."""
@@ -36,6 +77,11 @@ class Needs:
     def admits(self, path: str) -> bool:
         """Say whether the absolute *path*, where a program names it, may be one of ours."""
         return _lies_in(path, self.taken) or not _lies_in(path, self.untouched)
+
+    def launch(self, program: str, **places: str) -> list[str]:
+        """Return what a script has to do before it starts *program*, as lines of it."""
+        chosen = (entry for entry in self.launches if program in entry.programs)
+        return [line for entry in chosen for line in entry.lines(**places)]
 
 
 def _lies_in(path: str, folders: tuple[str, ...]) -> bool:
@@ -56,7 +102,18 @@ def load() -> Needs:
         dropped=entries("files", "drops"),
         links={entry["at"]: entry["to"] for entry in each("link")},
         texts=tuple(Text(e["file"], e["text"], e["means"]) for e in each("text")),
+        data=tuple(
+            Data(e["beside"], e["at"], e["text"], tuple(e["libraries"])) for e in each("data")
+        ),
         untouched=entries("untouched", "paths"),
         taken=entries("taken", "paths"),
-        arguments={name: e["arguments"] for e in each("arguments") for name in e["programs"]},
+        launches=tuple(
+            Launch(
+                tuple(entry["programs"]),
+                entry.get("unless"),
+                tuple(entry.get("arguments", ())),
+                entry.get("variables", {}),
+            )
+            for entry in each("launch")
+        ),
     )

@@ -17,6 +17,7 @@ import itertools
 import mmap
 import re
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 import step
@@ -93,12 +94,15 @@ class Rewriting:
                 if ours := self._ours(match.group(), RUNTIME):
                     yield match.start(), self._alias(ours).encode()
             for entry in self.needs.texts:
-                if entry.file == name:
+                if fnmatchcase(name, entry.file):
                     # Between NULs: the whole of a text, not the end of another one.
-                    start = data.find(b"\0%s\0" % entry.text.encode())
-                    if start < 0:
+                    places = list(
+                        re.finditer(b"(?<=\0)%s\0" % re.escape(entry.text.encode()), data)
+                    )
+                    if not places:
                         step.fail(f"{name} has no text {entry.text!r}, which needs.toml tells of")
-                    yield start + 1, self._alias(entry.means, len(entry.text)).encode()
+                    alias = self._alias(entry.means, len(entry.text)).encode()
+                    yield from ((place.start(), alias) for place in places)
 
     def _edit_text(self, path: Path) -> None:
         if path.stat().st_size > _LARGEST_TEXT:
@@ -174,14 +178,25 @@ def adopt(libraries: Path, tree: Path, multiarch: str, is_wanted: Callable[[Path
 
     The C library is none of them: there can be only one in a process.
     """
-    folder = tree / "lib" / multiarch
-    for link in sorted(libraries.glob("*.so.*")):
-        library = link.resolve()
-        if library.name.startswith(_OF_LIBC) or not is_wanted(library):
-            continue
-        folder.mkdir(parents=True, exist_ok=True)
-        if link.is_symlink():
-            (folder / link.name).symlink_to(library.name)
-        else:
-            (folder / link.name).write_bytes(library.read_bytes())
-            (folder / link.name).chmod(0o644)
+    for library in sorted(libraries.glob("*.so.*")):
+        if not library.resolve().name.startswith(_OF_LIBC) and is_wanted(library.resolve()):
+            _copy(library, tree / "lib" / multiarch)
+
+
+def complete(libraries: Path, tree: Path, multiarch: str, needs: Needs) -> None:
+    """Add the data that the table tells of, and copy the toolchain's *libraries* that name it."""
+    for entry in needs.data:
+        if any(tree.glob(entry.beside)):
+            (tree / entry.at).parent.mkdir(parents=True, exist_ok=True)
+            (tree / entry.at).write_text(entry.text.lstrip())
+            for name in entry.libraries:
+                _copy(libraries / name, tree / "lib" / multiarch)
+
+
+def _copy(library: Path, folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    if library.is_symlink():
+        (folder / library.name).symlink_to(library.readlink().name)
+    else:
+        (folder / library.name).write_bytes(library.read_bytes())
+        (folder / library.name).chmod(0o755)

@@ -3,13 +3,13 @@
 The file system of the packages is kept as it is, below ``root`` and with ``/usr`` merged; its
 programs and libraries find one another, and the toolchain's C library, by DT_RPATH, and their
 data by paths edited in them (paths.py). ``bin`` has the declared packages' programs, ``alias``
-what every bundle links to below /nix/runtime.
+what a bundle links to below /nix/runtime, and ``launch.json`` what its launchers do first.
 """
 
 from __future__ import annotations
 
+import json
 import os
-import shlex
 import shutil
 import subprocess
 from collections import defaultdict
@@ -47,6 +47,7 @@ def main() -> None:
     root.mkdir()
     unpacked = unpack(config, tree, table)
     prepare(unpacked, toolchain, table)
+    paths.complete(toolchain / "lib", tree, multiarch, table)
     rewriting = paths.Rewriting(tree, multiarch, table)
     paths.adopt(toolchain / "lib", tree, multiarch, rewriting.names_ours)
     relocate(tree, config)
@@ -59,14 +60,12 @@ def main() -> None:
         (root / "alias").mkdir(exist_ok=True)
         (root / "alias" / name).symlink_to(target)
     (root / "bin").mkdir()
+    launches: dict[str, list[str]] = {}
     for name, program in sorted(offered(unpacked, config["declared"]).items()):
-        if name in table.arguments:
-            words = [argument.format(root=tree) for argument in table.arguments[name]]
-            command = shlex.join([str(program), *words])
-            (root / "bin" / name).write_text(f'#!{interpreters.shell()}\nexec {command} "$@"\n')
-            (root / "bin" / name).chmod(0o755)
-        else:
-            (root / "bin" / name).symlink_to(program)
+        (root / "bin" / name).symlink_to(program)
+        if lines := table.launch(name, root=str(tree), shell=str(interpreters.shell())):
+            launches[name] = lines
+    (root / "launch.json").write_text(json.dumps(launches, sort_keys=True) + "\n")
 
 
 def unpack(config: dict[str, Any], tree: Path, table: needs.Needs) -> Unpacked:
@@ -114,28 +113,35 @@ def prepare(unpacked: Unpacked, toolchain: Path, table: needs.Needs) -> None:
 
 
 def relocate(tree: Path, config: dict[str, Any]) -> None:
-    """Give every program and library the folders of libraries that are here."""
+    """Give every program the folders of libraries that are here, also for the libraries it loads.
+
+    A library is left as it was published where that will do. It has to say more itself where it
+    names folders, since those would go first, and where another program loads it: Python's.
+    """
     toolchain, loader = Path(config["toolchain"]), config["loader"]
     patchelf = f"{config['patchelf']}/bin/patchelf"
-    linked = {path: found for path in files(tree) if (found := elf.read(path))}
     common = [str(tree / "lib" / config["multiarch"]), str(tree / "lib"), f"{toolchain}/lib"]
     jobs: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for path, found in linked.items():
+    for path in files(tree):
+        linked = elf.read(path)
+        if linked is None or not (
+            linked.interpreter or linked.search or path.is_relative_to(tree / "lib/python3")
+        ):
+            continue
         # Private folders that a file names (/usr/lib/x86_64-linux-gnu/samba) are here as well.
         private = [
             folder if folder.startswith("$") else str(inside(tree, folder) or "")
-            for folder in found.search
+            for folder in linked.search
             if folder.startswith(("$", "/"))
         ]
         search = ":".join(dict.fromkeys([*filter(None, private), *common]))
         command = ["--force-rpath", "--set-rpath", search]
-        if found.interpreter is not None:
+        if linked.interpreter is not None:
             command += ["--set-interpreter", f"{toolchain}/lib/{loader}"]
+        path.chmod(path.stat().st_mode | 0o200)
         jobs[tuple(command)].append(str(path))
-    for arguments, chosen in jobs.items():
-        for file in map(Path, chosen):
-            file.chmod(file.stat().st_mode | 0o200)
-        subprocess.run([patchelf, *arguments, *chosen], check=True)
+    for arguments, edited in jobs.items():
+        subprocess.run([patchelf, *arguments, *edited], check=True)
 
 
 def offered(unpacked: Unpacked, declared: list[str]) -> dict[str, Path]:

@@ -45,8 +45,8 @@ def prune(part: Path, drops: Callable[[str], bool]) -> None:
         kept = path.name in KEPT or path.name.endswith("-linux-gnu")  # of a cross compiler
         if not kept and path.is_dir():
             shutil.rmtree(path)
-    for folder, _, names in os.walk(part, topdown=False):
-        for name in names:
+    for folder, folders, names in os.walk(part, topdown=False):
+        for name in [*names, *(name for name in folders if Path(folder, name).is_symlink())]:
             if drops(f"{os.path.relpath(folder, part)}/{name}".removeprefix("./")):
                 Path(folder, name).unlink()
         if not os.listdir(folder) and Path(folder) != part:  # noqa: PTH208 - the fast one

@@ -176,3 +176,26 @@ def test_a_library_of_the_toolchain_that_names_our_data_is_copied_with_its_names
     rewriting.run()
     assert b"/nix/runtime/core" in (own / "libtinfo.so.6").read_bytes()
     assert b"/usr/lib/git-core" in (libraries / "libtinfo.so.6").read_bytes()
+
+
+def test_data_of_the_table_comes_with_what_it_is_for(
+    builders: SimpleNamespace,
+    make_elf: Callable[..., bytes],
+    tree: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    libraries = tmp_path_factory.mktemp("toolchain")
+    (libraries / "libc.so.6").write_bytes(compiled(make_elf, "/etc/nsswitch.conf"))
+    table = builders.needs.load()
+    copy = tree / "lib" / MULTIARCH / "libc.so.6"
+    builders.paths.complete(libraries, tree, MULTIARCH, table)
+    assert not copy.exists()
+    (tree / "lib" / MULTIARCH / "libnss_unknown.so.2").write_bytes(make_elf())
+    builders.paths.complete(libraries, tree, MULTIARCH, table)
+    rewriting = builders.paths.Rewriting(tree, MULTIARCH, table)
+    rewriting.run()
+    (name, target) = next(iter(rewriting.aliases.items()))
+    assert f"/nix/runtime/{name}\0".encode() in copy.read_bytes()
+    assert len(name) == len("/etc/nsswitch.conf") - len("/nix/runtime/")
+    assert "passwd: files unknown\n" in target.read_text()
+    assert target.read_text()[0] != "\n"

@@ -211,6 +211,26 @@ def test_scripts_start_the_interpreters_that_came_along(
     assert (tree / "bin/binary").read_bytes() == b"\x7fELF\xff"
 
 
+def test_what_is_done_before_a_program_starts_is_a_script(
+    builders: SimpleNamespace, tmp_path: Path
+) -> None:
+    launch = builders.needs.Launch(
+        ("tool",), str(tmp_path / "sh"), ("--shell={shell}", "a b"), {"SHELL": "{shell}"}
+    )
+    table = builders.needs.Needs(launches=(launch,))
+    assert table.launch("other", shell="/s") == []
+    script = "\n".join([*table.launch("tool", shell="/s"), 'echo "$SHELL" "$@"'])
+
+    def run(**variables: str) -> str:
+        command = ["sh", "-c", script, "sh", "x  y"]
+        return subprocess.run(command, env=variables, capture_output=True, text=True).stdout
+
+    assert run() == "/s --shell=/s a b x  y\n"
+    assert run(SHELL="/own") == "/own --shell=/s a b x  y\n"
+    (tmp_path / "sh").touch()
+    assert run(SHELL="/own") == "/own x  y\n"
+
+
 def test_every_entry_of_the_table_has_a_reason(builders: SimpleNamespace) -> None:
     import tomllib
 
@@ -235,9 +255,9 @@ def test_gcc_is_told_where_its_parts_are(builders: SimpleNamespace, tmp_path: Pa
     )
     builders.compiler.settle(tree, toolchain, triple, loader)
     specs = (tree / f"lib/gcc/{triple}/12/specs").read_text()
-    assert f"--sysroot={tree}}}" in specs
+    assert f"--sysroot={tree} -mglibc}}" in specs
     assert f"-rpath {tree}/lib/{triple}:{toolchain}/lib " in specs
-    assert f"-dynamic-linker {toolchain}/lib/{loader}}}}}}}" in specs
+    assert f"-dynamic-linker {toolchain}/lib/{loader}}}}}}}}}" in specs
     for kind in ("self_spec", "libgcc", "link"):
         # A section ends with an empty line, and its text is one line.
         (text,) = [part for part in specs.split("\n\n") if part.startswith(f"*{kind}:\n")]

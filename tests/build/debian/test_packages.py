@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from agentix.build.debian.corrections import Correction, Corrections, corrections
 from agentix.build.debian.packages import (
     Dependency,
     Package,
@@ -113,6 +114,44 @@ def test_a_versioned_dependency_is_met_by_a_versioned_provider_only() -> None:
     assert names("strict") == ["postfix", "strict"]
     with pytest.raises(LockError, match="stricter needs mail-agent, which the suite does not have"):
         names("stricter")
+
+
+def corrected(*entries: tuple[str, list[str], list[str]]) -> Corrections:
+    return Corrections(
+        dependency=[
+            Correction(of=[of], adds=adds, drops=drops, reason="a test")
+            for of, adds, drops in entries
+        ]
+    )
+
+
+def test_a_table_adds_what_packages_do_not_name_and_drops_what_they_need_not() -> None:
+    def names(*roots: str, without: tuple[str, ...] = ()) -> list[str]:
+        found = closure(INDEX, roots, without=without, corrected=table)
+        return [package.name for package in found]
+
+    table = corrected(
+        ("wants-*", ["libold"], ["postfix", "mail-agent"]),
+        ("libc6", ["exim"], []),
+        ("tool", [], ["debconf"]),
+    )
+    assert names("wants-postfix") == ["libold", "wants-postfix"]
+    # What is there already may still need what is not.
+    assert "exim" in names("tool", without=("libc6",))
+    # Whoever declares what is dropped has it all the same.
+    table = corrected(("wants-*", [], ["postfix", "mail-agent"]))
+    assert names("wants-postfix") == ["wants-postfix"]
+    assert names("wants-postfix", "postfix") == ["postfix", "wants-postfix"]
+
+
+def test_the_table_of_agentix_can_be_read() -> None:
+    table = corrections()
+    assert table.drops("git", "perl")
+    assert not table.drops("ack", "perl")
+    assert table.drops("libstdc++6", "gcc-14-base")
+    assert table.adds("libgcc-14-dev") == ["libc6-dev"]
+    assert table.is_present("ca-certificates")
+    assert not table.is_present("libc6")
 
 
 def test_what_is_there_already_is_neither_returned_nor_looked_into() -> None:
