@@ -15,7 +15,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 MERGED = ROOT / ".cache" / "merged"
-TESTS = ("tests", "tests/benchmarks", "tests/projects/numpy-task", "nix/builders")
+TESTS = (
+    "tests",
+    "tests/benchmarks",
+    "tests/projects/numpy-task",
+    "tests/projects/system-tools",
+    "nix/builders",
+)
 BIN = Path(sys.executable).parent
 
 

@@ -145,8 +145,9 @@ def test_certificates_are_the_bundles_unless_a_variable_names_others(used: Used)
     # 60: it has read the authorities, and the server's is none of them (77: it could not).
     assert "/nix/runtime/s/ca-certificates.crt" in curl["refused"]
     assert curl["SSL_CERT_FILE"] == curl["CURL_CA_BUNDLE"] == "served\n"
-    assert "certificate verification failed" in curl["git refused"]
-    assert "not valid: is this a git repository?" in curl["git"]
+    assert re.search("server (certificate )?verification failed", curl["git refused"])
+    for answer in (curl["git"], curl["git folder"]):
+        assert "not valid: is this a git repository?" in answer
 
 
 def test_small_programs_do_what_they_are_for(used: Used) -> None:
@@ -207,4 +208,4 @@ def test_nothing_is_carried_that_nobody_reads(bundle: CachedBundle) -> None:
         path for path in ("share/doc", "share/man", "share/locale") if (root / path).exists()
     ]
     content = json.dumps([str(path) for path in root.rglob("*")])
-    assert not re.search(r"lto-dump|libasan|gprofng", content)
+    assert not re.search(r"lto-dump|libasan\.a|libasan\.so\.8|gprofng", content)

@@ -9,9 +9,10 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import MappingProxyType
 
 LIMIT = 60  # seconds for any program
 HELLO = """
@@ -58,7 +59,12 @@ def folder() -> Iterator[Path]:
         shutil.rmtree(made)
 
 
-def run(*command: str, at: Path | None = None, code: int = 0, **variables: str) -> str:
+def run(
+    *command: str,
+    at: Path | None = None,
+    code: int = 0,
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> str:
     """Run a program found on PATH; return what it printed, its errors included."""
     done = subprocess.run(
         command,
@@ -148,14 +154,19 @@ def use_curl(certificate: str, key: str) -> dict[str, str]:
     """Fetch by TLS: unknown authorities are refused, and believed when a variable names them."""
     with serving(certificate, key) as (address, authority):
         ask = ("curl", "-sS", "--noproxy", "*", address)
+        git = ("git", "ls-remote", address)
+        # As the bundle's own folder is: one file with all of them.
+        many = authority.parent / "many"
+        many.mkdir()
+        own = Path("/nix/runtime/cert.pem").read_text()
+        (many / "ca-certificates.crt").write_text(own + certificate)
         return {
             "refused": run(*ask, "-v", code=60),
-            "SSL_CERT_FILE": run(*ask, SSL_CERT_FILE=str(authority)),
-            "CURL_CA_BUNDLE": run(*ask, CURL_CA_BUNDLE=str(authority)),
-            "git refused": run("git", "ls-remote", address, code=128, **DIRECT),
-            "git": run(
-                "git", "ls-remote", address, code=128, GIT_SSL_CAINFO=str(authority), **DIRECT
-            ),
+            "SSL_CERT_FILE": run(*ask, variables={"SSL_CERT_FILE": str(authority)}),
+            "CURL_CA_BUNDLE": run(*ask, variables={"CURL_CA_BUNDLE": str(authority)}),
+            "git refused": run(*git, code=128, variables=DIRECT),
+            "git folder": run(*git, code=128, variables={**DIRECT, "GIT_SSL_CAPATH": str(many)}),
+            "git": run(*git, code=128, variables={**DIRECT, "GIT_SSL_CAINFO": str(authority)}),
         }
 
 
@@ -245,7 +256,10 @@ def use_make_and_gcc() -> dict[str, str]:
         (top / "Makefile").write_text(MAKEFILE)
         made = run("make", "-s", at=top)
         # It is a program like any other: what the image has loaded into all is loaded into it.
-        return {"made": made, "hello": run(str(top / "hello"), "run", at=top, LD_PRELOAD="")}
+        return {
+            "made": made,
+            "hello": run(str(top / "hello"), "run", at=top, variables={"LD_PRELOAD": ""}),
+        }
 
 
 def use_scripts() -> dict[str, str]:
