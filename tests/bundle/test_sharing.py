@@ -280,7 +280,7 @@ def test_a_file_system_without_links_shares_nothing_and_works(
     def refuse(*_: Any, **__: Any) -> None:
         raise OSError(reason, os.strerror(reason))
 
-    monkeypatch.setattr(linking.os, "link", refuse)
+    monkeypatch.setattr(os, "link", refuse)
     for tar in two(workshop, tmp_path):
         assert_sound(cache.deploy(tar))
     assert Objects(cache.root / "store").all() == {}

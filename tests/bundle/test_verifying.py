@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from agentix.bundle import BundleCache
 from agentix.bundle.collecting import discard
 from agentix.bundle.objects import Objects
 from agentix.bundle.removal import erase
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from agentix.bundle import CachedBundle
+    from agentix.bundle import BundleCache, CachedBundle
     from agentix.bundle.verifying import Checked
     from bundle.handmade import Bundle, Workshop
 
