@@ -159,7 +159,7 @@ def forget(folder: Path) -> None:
 
 
 def _unmount(folder: Path) -> bool:
-    """Unmount what is mounted in *folder*, which Podman itself does at times; say whether all is."""
+    """Unmount what is mounted in *folder*, as Podman itself may do, too; say whether all is."""
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     ours = [mount for mount in reversed(mounts) if mount.startswith(f"{folder}/")]
     for mount in ours:
