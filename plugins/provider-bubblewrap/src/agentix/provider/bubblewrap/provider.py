@@ -6,10 +6,8 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agentix import platforms
 from agentix.errors import ImageError, ProviderError
 from agentix.progress import SILENT
-from agentix.provider.base import Sandbox, SandboxConfig, SandboxId, SandboxProvider
 from agentix.provider.bubblewrap.config import BubblewrapProviderConfig
 from agentix.provider.bubblewrap.diagnosis import explain, refused_overlay
 from agentix.provider.bubblewrap.layout import mounts
@@ -17,19 +15,14 @@ from agentix.provider.bubblewrap.options import options_for
 from agentix.provider.bubblewrap.process import start
 from agentix.provider.bubblewrap.program import find_program
 from agentix.provider.kit import (
-    BundleCache,
     ImageStore,
+    LocalProvider,
     OutputTail,
-    RuntimeFolder,
     SandboxProcesses,
     account,
-    delete_recorded,
-    get_recorded,
-    handle,
     platform_of,
     remove_leftovers,
     stoppable,
-    undone_on_error,
     until_ready,
 )
 
@@ -37,16 +30,16 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentix.progress import Progress
+    from agentix.provider.base import Sandbox, SandboxConfig
     from agentix.provider.bubblewrap.layout import Mounts
-    from agentix.provider.kit import CachedBundle, HostedProcess, Image, Stop
+    from agentix.provider.kit import CachedBundle, Image, Stop
 
 # bubblewrap sets PWD; engines do not. Standard input ends when this process does, and that ends the
 # sandbox. Not --die-with-parent: it would kill bubblewrap at work, and leave what waits for it.
 _ARGUMENTS = ("--unset", "PWD", "--end-with-stdin")
-_BOUND = 30.0  # seconds, beyond the grace that a sandbox is given, to be rid of it
 
 
-class BubblewrapProvider(SandboxProvider):
+class BubblewrapProvider(LocalProvider):
     """Makes sandboxes with bubblewrap: rootless, without a daemon.
 
     ``image`` is ``"host"`` (this machine's root, with memory laid over it), the folder of a root
@@ -70,7 +63,7 @@ class BubblewrapProvider(SandboxProvider):
         Raises ImageError, BundleError, or ProviderError when bubblewrap cannot run here, or cannot
         do what *config* asks for.
         """
-        self._refuse_limits(config)
+        self.refuse_limits(config)
         remove_leftovers(self.name)
         program, image, bundle = await stoppable(
             partial(self._open, config), name=f"open {config.image}"
@@ -94,18 +87,8 @@ class BubblewrapProvider(SandboxProvider):
         mounted: Mounts,
         tail: OutputTail,
     ) -> Sandbox:
-        folder = RuntimeFolder.create(self.name, config.image)
-        process: HostedProcess | None = None
-
-        async def undo() -> None:
-            try:
-                if process is not None:
-                    await process.kill()
-            finally:
-                await asyncio.to_thread(folder.remove)
-
-        what = f"ending sandbox {folder.sandbox_id}"
-        async with undone_on_error(undo, what=what, within=_BOUND):
+        async with self.making(config.image) as making:
+            folder = making.folder
             try:
                 options = await asyncio.to_thread(
                     options_for,
@@ -120,7 +103,7 @@ class BubblewrapProvider(SandboxProvider):
                 raise ImageError(f"image {image.label} cannot be read: {error}") from error
             command = (*folder.command, *_ARGUMENTS)
             try:
-                process = start(program, options, command, tail)
+                making.process = process = start(program, options, command, tail)
             except OSError as error:
                 raise ProviderError(f"bubblewrap ({program}) cannot be started: {error}") from error
             await until_ready(
@@ -134,48 +117,17 @@ class BubblewrapProvider(SandboxProvider):
                 raise ProviderError(
                     f"sandbox {folder.sandbox_id} has ended; {account(tail.text())}"
                 )
-            folder.record(SandboxProcesses(below[0], process.itself).facts())
-        return handle(folder)
-
-    async def delete(self, sandbox_id: SandboxId) -> None:
-        """End the sandbox and remove its folder; nothing happens when it is gone already."""
-        await delete_recorded(
-            sandbox_id, self.name, grace=self.config.stop_timeout, within=self.delete_bound
-        )
+            return making.finish(SandboxProcesses(below[0], process.itself))
 
     @property
-    def delete_bound(self) -> float:
-        """How many seconds ``delete`` may take."""
-        return self.config.stop_timeout + _BOUND
-
-    async def get(self, sandbox_id: SandboxId) -> Sandbox:
-        """Return a handle of a sandbox that lives; SandboxNotFound when it does not."""
-        return get_recorded(sandbox_id, self.name)
-
-    @staticmethod
-    def _refuse_limits(config: SandboxConfig) -> None:
-        limits = config.resource.requested() if config.resource else []
-        if limits:
-            raise ProviderError(
-                f"bubblewrap cannot limit {' or '.join(limits)}; leave out resource, "
-                "or use a provider that can, such as docker"
-            )
+    def grace(self) -> float:
+        """How many seconds a sandbox has to end by itself when it is deleted."""
+        return self.config.stop_timeout
 
     def _open(self, config: SandboxConfig, stop: Stop) -> tuple[Path, Image, CachedBundle]:
         """Find everything that a sandbox is made of, and that it fits together."""
         program = find_program(self.config.program)
-        try:
-            machine = platforms.current().name
-        except ValueError as error:
-            raise ProviderError(str(error)) from error
-        bundle = BundleCache().open(config.bundle, progress=self._progress)
-        bundle.check_protocol()
-        bundle.check_platform(config.platform or machine)
-        if bundle.manifest.platform != machine:
-            raise ProviderError(
-                f"bundle {bundle.manifest.title} is for {bundle.manifest.platform}, "
-                f"but this machine is {machine}; bubblewrap emulates nothing"
-            )
+        bundle = self.open_bundle(config, progress=self._progress)
         image = ImageStore(
             self.config.cache,
             pull=self.config.pull,
@@ -184,9 +136,5 @@ class BubblewrapProvider(SandboxProvider):
             stop=stop,
         ).open(config.image)
         made_for = image.platform or (None if image.host else platform_of(image.root))
-        if made_for not in (None, machine):
-            raise ImageError(
-                f"image {image.label} is for {made_for}, but the bundle and this machine are for "
-                f"{machine}; use an image for {machine}"
-            )
+        self.refuse_foreign(image.label, made_for)
         return program, image, bundle
