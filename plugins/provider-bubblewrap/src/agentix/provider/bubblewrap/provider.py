@@ -11,7 +11,7 @@ from agentix.progress import SILENT
 from agentix.provider.bubblewrap.config import BubblewrapProviderConfig
 from agentix.provider.bubblewrap.diagnosis import explain, refused_overlay
 from agentix.provider.bubblewrap.layout import mounts
-from agentix.provider.bubblewrap.options import options_for
+from agentix.provider.bubblewrap.options import WORKING_FOLDER, options_for
 from agentix.provider.bubblewrap.process import start
 from agentix.provider.bubblewrap.program import find_program
 from agentix.provider.kit import (
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from agentix.provider.bubblewrap.layout import Mounts
     from agentix.provider.kit import CachedBundle, Image, Stop
 
-# bubblewrap sets PWD; engines do not. Standard input ends when this process does, and that ends the
-# sandbox. Not --die-with-parent: it would kill bubblewrap at work, and leave what waits for it.
-_ARGUMENTS = ("--unset", "PWD", "--end-with-stdin")
+# Standard input ends when this process does, and that ends the sandbox. Not --die-with-parent: it
+# would kill bubblewrap at work, and leave what waits for it.
+_END = "--end-with-stdin"
 
 
 class BubblewrapProvider(LocalProvider):
@@ -101,7 +101,9 @@ class BubblewrapProvider(LocalProvider):
                 )
             except OSError as error:
                 raise ImageError(f"image {image.label} cannot be read: {error}") from error
-            command = (*folder.command, *_ARGUMENTS)
+            # bubblewrap sets PWD; engines do not.
+            unset = () if WORKING_FOLDER in options else ("--unset", "PWD")
+            command = (*folder.command, *unset, _END)
             try:
                 making.process = process = start(program, options, command, tail)
             except OSError as error:
