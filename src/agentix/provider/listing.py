@@ -110,6 +110,9 @@ async def prune(provider: SandboxProvider, *, running: bool, dry_run: bool) -> P
                 await asyncio.to_thread(_remove_folder, each)
         except ProviderError as error:
             failed.append((each, error))
+        except Exception as error:  # a provider that breaks its promise, to one sandbox only
+            told = f"deleting sandbox {each.sandbox_id} raised {type(error).__name__}: {error}"
+            failed.append((each, ProviderError(told)))
         else:
             removed.append(each)
 

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from agentix.bundle import CachedBundle
-    from agentix.platforms import PlatformName
     from agentix.progress import Progress
     from agentix.provider.config import SandboxConfig
     from agentix.provider.hosted import HostedProcess
@@ -126,7 +125,7 @@ class LocalProvider(SandboxProvider):
         return bundle
 
     @staticmethod
-    def refuse_foreign(label: str, platform: PlatformName | str | None) -> None:
+    def refuse_foreign(label: str, platform: str | None) -> None:
         """Raise ImageError when the image called *label* is for another machine than this one."""
         machine = platforms.current().name
         if platform not in (None, machine):

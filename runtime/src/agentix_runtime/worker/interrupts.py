@@ -64,6 +64,9 @@ _JUMPS: Final = frozenset({*dis.hasjrel, *dis.hasjabs})
 _PATIENCE: Final = 5.0
 """How long a thread is spared that would hear outside of its ``try``: it may hear nowhere else."""
 
+_LOOKS: Final = 1000
+"""How often a thread looks for what it has itself told itself, unless somebody took that away."""
+
 _gates: Final[dict[int, Gate]] = {}
 
 
@@ -192,7 +195,7 @@ def _withdraw(here: int) -> None:
     """
     try:
         _raise_in(here, _Withdrawn)
-        while True:
+        for _ in range(_LOOKS):  # the first is enough, but where Python looks late
             _look()
     except _Withdrawn:
         pass
