@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
     from xdist.workermanage import WorkerController
@@ -163,13 +161,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadSco
             return "engines" if ENGINES.search(file) else file
 
         def remove_node(self, node: WorkerController) -> str | None:
-            # A test in which a lane dies is not run again: it would kill the next one, too.
-            units: Iterable[dict[str, bool]] = self.assigned_work[node].values()
-            running = ((unit, test) for unit in units for test, ended in unit.items() if not ended)
-            unit, crashed = next(running, ({}, ""))
-            unit[crashed] = True
+            # A test in which a lane dies is not run again: it would kill the next one, too. Nor are
+            # files given out again of which nothing is left: whoever gets one waits for ever.
+            files: dict[str, dict[str, bool]] = self.assigned_work[node]
+            left = [(tests, test) for tests in files.values() for test in tests if not tests[test]]
+            crashed = None
+            if left:
+                tests, crashed = left[0]
+                tests[crashed] = True
+            for file in [file for file, tests in files.items() if all(tests.values())]:
+                del files[file]
             super().remove_node(node)
-            return crashed or None
+            return crashed
 
     return Lanes(config, log)
 

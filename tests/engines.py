@@ -35,6 +35,9 @@ ENGINES = [
     pytest.param("podman", marks=pytest.mark.podman),
 ]
 _BRIDGE = "cni-podman0"
+_CLIENT = {"CONTAINER_HOST", "CONTAINER_CONNECTION"}
+"""What makes of the program podman a client, which has no commands for files."""
+
 _FORGET = """
 grep -F " $1/" /proc/mounts | cut -d " " -f 2 | sort -r | xargs -r umount
 rm -rf "$1"
@@ -151,7 +154,7 @@ def forget(folder: Path) -> None:
     if os.getuid() == 0:
         eventually(lambda: _unmount(folder), f"nothing is mounted in {folder}", within=30)
     else:
-        local = {name: value for name, value in os.environ.items() if name != "CONTAINER_HOST"}
+        local = {name: value for name, value in os.environ.items() if name not in _CLIENT}
         command = ["podman", "unshare", "sh", "-c", _FORGET, "sh", str(folder)]
         subprocess.run(command, check=True, timeout=60, env=local)
     shutil.rmtree(folder, ignore_errors=True)
@@ -159,7 +162,7 @@ def forget(folder: Path) -> None:
 
 
 def _unmount(folder: Path) -> bool:
-    """Unmount what is mounted in *folder*, which Podman itself does at times; say whether all is."""
+    """Unmount what is mounted in *folder*, as Podman itself may do, too; say whether all is."""
     mounts = [line.split()[1] for line in Path("/proc/mounts").read_text().splitlines()]
     ours = [mount for mount in reversed(mounts) if mount.startswith(f"{folder}/")]
     for mount in ours:

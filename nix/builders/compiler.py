@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 _LARGEST_SCRIPT = 64 * 1024
 _LIBRARY = re.compile(r"(?<=[\s(])/[\w.+/-]+")
 
-# Where this file is, gcc leaves out what it would have set up itself; the first part is that.
+# Where this file is, gcc leaves out what it would have set up itself: which of its own libraries it
+# links, and the two options of *link*. A C++ driver asks for -shared-libgcc.
 _COMMON = """\
 *self_spec:
 + %{{!-sysroot=*:--sysroot={tree} -mglibc}}
 
 *libgcc:
-%{{static|static-libgcc|static-pie:-lgcc -lgcc_eh}}\
-%{{!static:%{{!static-libgcc:%{{!static-pie:\
-%{{!shared-libgcc:-lgcc --push-state --as-needed -lgcc_s --pop-state}}\
-%{{shared-libgcc:-lgcc_s%{{!shared: -lgcc}}}}}}}}}}
+%{{static|static-pie|static-libgcc:-lgcc -lgcc_eh;\
+shared-libgcc:-lgcc_s -lgcc;\
+:-lgcc --push-state --as-needed -lgcc_s --pop-state}}
 
 *link:
 + %{{!r:--build-id}} %{{!static|static-pie:--eh-frame-hdr}}\

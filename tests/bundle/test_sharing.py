@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from agentix.bundle import BundleCache, linking
+from agentix.bundle import BundleCache
 from agentix.bundle.folder import Folder
 from agentix.bundle.manifest import StoreObject
 from agentix.bundle.members import MembersNote

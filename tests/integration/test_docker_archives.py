@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import docker
 import pytest
+from heard import Heard
 from images.archives import write_docker_archive, write_oci_layout, write_rootfs_tar
 from images.bundles import bundle_that_runs
 from images.registry import Published, Registry
@@ -28,7 +29,6 @@ from agentix.provider.kit import ImageArchive, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from engines import EngineUnderTest
@@ -36,33 +36,6 @@ if TYPE_CHECKING:
     from images.engine import Leftovers
 
     from agentix.bundle import CachedBundle
-    from agentix.progress import Step, Unit
-
-
-class Heard:
-    """Remembers which steps there were, and how far each came."""
-
-    def __init__(self) -> None:
-        self.steps: list[str] = []
-        self.amount = 0
-
-    def step(
-        self, title: str, *, total: int | None = None, unit: Unit = "items"
-    ) -> AbstractContextManager[Step]:
-        self.steps.append(title)
-        return self
-
-    def __enter__(self) -> Step:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def advance(self, amount: int = 1) -> None:
-        self.amount += amount
-
-    def outcome(self, text: str) -> None:
-        pass
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from heard import Heard
 from images import image
 from images.bundles import bundle_that_runs
 from images.registry import NAME, Registry
@@ -17,39 +18,10 @@ from agentix.errors import ImageError, ProviderError
 from agentix.provider.base import SandboxConfig
 
 if TYPE_CHECKING:
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
     from engines import EngineUnderTest
     from images import TaskImage
-
-    from agentix.progress import Step, Unit
-
-
-class Heard:
-    """Remembers which steps there were, and how far each came."""
-
-    def __init__(self) -> None:
-        self.steps: list[str] = []
-        self.amount = 0
-
-    def step(
-        self, title: str, *, total: int | None = None, unit: Unit = "items"
-    ) -> AbstractContextManager[Step]:
-        self.steps.append(title)
-        return self
-
-    def __enter__(self) -> Step:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def advance(self, amount: int = 1) -> None:
-        self.amount += amount
-
-    def outcome(self, text: str) -> None:
-        pass
 
 
 async def create(

@@ -12,11 +12,12 @@ def test_the_names_for_backends_are_pinned() -> None:
         *("lease_arguments", "hold_lease", "release_lease", "LEASE_ENDED"),
         *("list_recorded", "in_order"),
         *("HostedProcess", "ProcessRef", "SandboxProcesses"),
-        *("get_recorded", "delete_recorded", "handle", "remove_leftovers"),
+        *("LocalProvider", "Making", "remove_leftovers"),
         *("stoppable", "Stop", "StoppedError", "undone_on_error", "carry_out", "to_the_end"),
         *("BundleCache", "CachedBundle", "deploy_locally", "store_tar"),
         *("Image", "ImageArchive", "ImageStore", "RunConfig", "platform_of", "resolve"),
         "emulator",
         *("cache_root", "hold", "Memory", "remove", "erase", "what_to_do", "plain", "quoted"),
+        *("StubProvider", "NotYet", "api_key"),
     }
     assert all(hasattr(kit, name) for name in kit.__all__)

@@ -47,9 +47,10 @@ HOST = """
 
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
-    before = sorted(descriptors()), threading.active_count()
+    before, threads = sorted(descriptors()), set(threading.enumerate())
     yield
-    assert (sorted(descriptors()), threading.active_count()) == before
+    assert sorted(descriptors()) == before
+    assert set(threading.enumerate()) <= threads  # those of other tests may end meanwhile
 
 
 @pytest.fixture

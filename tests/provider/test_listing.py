@@ -302,6 +302,40 @@ async def test_one_that_cannot_be_removed_stops_none_of_the_others() -> None:
     assert "is stuck" in str(error)
 
 
+async def test_a_provider_that_fails_in_its_own_way_stops_none_of_the_others() -> None:
+    owner = gone()
+    odd = made(lives=False, owner=owner).sandbox_id
+    others = {made(lives=False, owner=owner).sandbox_id for _ in range(3)}
+
+    class Odd(Shelf):
+        async def delete(self, sandbox_id: SandboxId) -> None:
+            if sandbox_id == odd:
+                raise KeyError("no such thing")
+            await super().delete(sandbox_id)
+
+    done = await Odd().prune()
+    assert {each.sandbox_id for each in done.removed} == others
+    ((listed, error),) = done.failed
+    assert listed.sandbox_id == odd
+    assert "raised KeyError: 'no such thing'" in str(error)
+
+
+async def test_those_that_take_long_do_not_wait_for_one_another() -> None:
+    class Slow(Shelf):
+        """All of them have to be on their way before one is gone."""
+
+        together = asyncio.Barrier(4)
+
+        async def delete(self, sandbox_id: SandboxId) -> None:
+            async with asyncio.timeout(30):
+                await self.together.wait()
+            await super().delete(sandbox_id)
+
+    owner = gone()
+    ids = {made(lives=False, owner=owner).sandbox_id for _ in range(4)}
+    assert {each.sandbox_id for each in (await Slow().prune()).removed} == ids
+
+
 async def test_prunes_and_deletions_at_once_get_along(base: Path) -> None:
     owner = gone()
     for _ in range(20):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import subprocess
@@ -10,118 +9,10 @@ import sys
 import textwrap
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from patience import eventually
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-# A provider whose sandboxes are folders. Every step says that it begins; what is called slow takes
-# until a file named go appears.
-HOST = """
-    import asyncio, contextlib, multiprocessing, os, signal, sys, threading, time
-    from pathlib import Path
-    from agentix.errors import ProviderError
-    from agentix.provider.base import Sandbox, SandboxConfig, SandboxInfo, SandboxProvider
-    from agentix.provider.kit import carry_out, undone_on_error
-
-    SHELF = Path(sys.argv[1])
-    CONFIG = SandboxConfig(image="any", bundle="any")
-
-    def say(word):
-        print(word, flush=True)
-
-    async def go():
-        while not (SHELF.parent / "go").exists():
-            await asyncio.sleep(0.01)
-
-    class Shelf(SandboxProvider):
-        def __init__(self, slow="", broken=False):
-            self.slow, self.broken = slow, broken
-
-        async def create(self, config):
-            sandbox_id = f"s-{os.urandom(4).hex()}"
-            async def undo():
-                await self._remove(sandbox_id)
-            async with undone_on_error(undo, what="undoing", within=20):
-                (SHELF / sandbox_id).mkdir()
-                if self.slow == "create":
-                    say("creating")
-                    await asyncio.sleep(600)
-            return Sandbox(SandboxInfo(sandbox_id, "http://127.0.0.1:9", "running"))
-
-        async def delete(self, sandbox_id):
-            await carry_out(self._remove(sandbox_id), what="removing", within=20)
-
-        async def _remove(self, sandbox_id):
-            if self.slow == "delete":
-                say("deleting")
-                await go()
-            if self.broken:
-                raise ProviderError("it does not go away")
-            (SHELF / sandbox_id).rmdir()
-
-        async def get(self, sandbox_id):
-            raise NotImplementedError
-
-    async def use(provider=None, word="inside"):
-        async with (provider or Shelf()).session(CONFIG):
-            say(word)
-            await asyncio.sleep(600)
-
-"""
-ENDED = -signal.SIGTERM
-
-
-@pytest.fixture
-def shelf(tmp_path: Path) -> Path:
-    shelf = tmp_path / "shelf"
-    shelf.mkdir()
-    return shelf
-
-
-class Host:
-    """A process with sessions."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self.process = process
-
-    def says(self, *words: str) -> None:
-        """Wait until it has said these words, in any order."""
-        assert self.process.stdout is not None
-        said = sorted(self.process.stdout.readline().strip() for _ in words)
-        assert said == sorted(words)
-
-    def end(self, signum: signal.Signals = signal.SIGTERM) -> tuple[int, str]:
-        """Tell it to end; return its status and what it wrote."""
-        self.process.send_signal(signum)
-        return self.ended()
-
-    def ended(self) -> tuple[int, str]:
-        _, errors = self.process.communicate(timeout=30)
-        return self.process.returncode, errors
-
-
-@contextlib.contextmanager
-def host(shelf: Path, program: str) -> Iterator[Host]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(HOST) + textwrap.dedent(program), str(shelf)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        yield Host(process)
-    finally:
-        process.kill()
-        process.communicate()
-
-
-def left(shelf: Path) -> int:
-    """Count the sandboxes that are left."""
-    return len(list(shelf.iterdir()))
+from shelves import ENDED, HOST, host, left
 
 
 def test_in_the_middle_of_a_session(shelf: Path) -> None:
@@ -243,135 +134,6 @@ def test_no_session_begins_while_others_are_ended(shelf: Path) -> None:
     assert left(shelf) == 0
 
 
-def test_after_its_sessions_a_process_ends_as_before(shelf: Path) -> None:
-    program = """
-    async def main():
-        for _ in range(2):
-            async with Shelf().session(CONFIG):
-                pass
-
-    for _ in range(2):
-        asyncio.run(main())
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    say("outside")
-    time.sleep(600)
-    """
-    with host(shelf, program) as process:
-        process.says("outside")
-        assert process.end() == (ENDED, "")
-
-
-def test_a_handler_of_the_users_own_stays_in_charge(shelf: Path) -> None:
-    program = """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
-    asyncio.run(use())
-    """
-    with host(shelf, program) as process:
-        process.says("inside")
-        assert process.end() == (7, "")
-    assert left(shelf) == 0  # asyncio.run cancels what is left when it is left by an exception
-
-
-def test_a_loops_handler_of_the_users_own_stays_in_charge(shelf: Path) -> None:
-    program = """
-    async def main():
-        done = asyncio.Event()
-        asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, done.set)
-        async with Shelf().session(CONFIG):
-            say("inside")
-            await done.wait()
-
-    asyncio.run(main())
-    """
-    with host(shelf, program) as process:
-        process.says("inside")
-        assert process.end() == (0, "")
-    assert left(shelf) == 0
-
-
-def test_a_handler_that_is_set_in_a_session_is_left_alone(shelf: Path) -> None:
-    program = """
-    async def main():
-        async with Shelf().session(CONFIG):
-            signal.signal(signal.SIGTERM, handler)
-
-    handler = lambda *_: sys.exit(7)
-    asyncio.run(main())
-    assert signal.getsignal(signal.SIGTERM) is handler
-    say("outside")
-    time.sleep(600)
-    """
-    with host(shelf, program) as process:
-        process.says("outside")
-        assert process.end() == (7, "")
-
-
-def test_our_handler_put_back_too_late_does_not_keep_the_process(shelf: Path) -> None:
-    program = """
-    async def main():
-        async with Shelf().session(CONFIG):
-            return signal.signal(signal.SIGTERM, signal.SIG_IGN)
-
-    signal.signal(signal.SIGTERM, asyncio.run(main()))
-    say("outside")
-    time.sleep(600)
-    """
-    with host(shelf, program) as process:
-        process.says("outside")
-        assert process.end() == (ENDED, "")
-
-
-def test_ignoring_it_is_respected(shelf: Path) -> None:
-    program = """
-    async def main():
-        async with Shelf().session(CONFIG):
-            say("inside")
-            while not (SHELF.parent / "go").exists():
-                await asyncio.sleep(0.01)
-
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    asyncio.run(main())
-    """
-    with host(shelf, program) as process:
-        process.says("inside")
-        process.process.send_signal(signal.SIGTERM)
-        (shelf.parent / "go").touch()
-        assert process.ended() == (0, "")
-    assert left(shelf) == 0
-
-
-def test_sessions_of_other_threads_leave_it_as_it_is(shelf: Path) -> None:
-    program = """
-    threading.Thread(target=asyncio.run, args=[use()], daemon=True).start()
-    time.sleep(600)
-    """
-    with host(shelf, program) as process:
-        process.says("inside")
-        assert process.end() == (ENDED, "")
-    assert left(shelf) == 1  # what a lease is for
-
-
-def test_forked_children_die_by_it_and_leave_their_parents_sandboxes_alone(shelf: Path) -> None:
-    program = """
-    async def main():
-        async with Shelf().session(CONFIG):
-            for _ in range(20):
-                child = multiprocessing.get_context("fork").Process(target=time.sleep, args=[600])
-                child.start()
-                child.terminate()
-                child.join(20)
-                assert child.exitcode == -15
-            await use()
-
-    asyncio.run(main())
-    """
-    with host(shelf, program) as process:
-        process.says("inside")
-        assert left(shelf) == 2
-        assert process.end() == (ENDED, "")
-    assert left(shelf) == 0
-
-
 def test_a_loop_that_does_not_turn_is_given_up(shelf: Path) -> None:
     program = """
     from agentix.provider import signals
@@ -427,21 +189,6 @@ def test_a_session_whose_task_has_ended_keeps_nobody(shelf: Path, outside: str) 
         process.says("outside")
         time.sleep(0.1)
         assert process.end()[0] == ENDED
-
-
-def test_an_interrupt_is_asyncios(shelf: Path) -> None:
-    program = """
-    async def main():
-        await asyncio.gather(use(), use())
-
-    asyncio.run(main())
-    """
-    with host(shelf, program) as process:
-        process.says("inside", "inside")
-        status, errors = process.end(signal.SIGINT)
-    assert status == -signal.SIGINT
-    assert errors.endswith("KeyboardInterrupt\n")
-    assert left(shelf) == 0
 
 
 def test_a_deletion_that_fails_is_told_of_and_the_process_dies_all_the_same(shelf: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
 import sys
 import threading
 import time
@@ -426,6 +427,45 @@ def test_the_exception_is_never_raised_outside_of_the_gate(rounds: int) -> None:
         thread.join()
         sys.setswitchinterval(before)
     assert caught == []
+
+
+TRACED = """
+import asyncio, faulthandler, sys, threading, time
+from agentix_runtime.worker.interrupts import Gate
+
+def tell_one(gate, run):
+    thread = threading.Thread(target=gate.run, args=(run,))
+    thread.start()
+    assert entered.wait(10)
+    while not gate.tell():
+        time.sleep(0.001)
+        leave.set()
+    thread.join()
+
+def hears():
+    entered.set()
+    try:
+        while True:
+            time.sleep(0.001)
+    except asyncio.CancelledError:
+        pass
+
+def ends():  # without a look: it is asked while it waits in C, and is gone
+    entered.set()
+    leave.wait()
+
+for run in (hears, ends):
+    entered, leave = threading.Event(), threading.Event()
+    tell_one(Gate(), run)
+faulthandler.dump_traceback_later(20, exit=True)
+sys.settrace(lambda frame, event, argument: None)
+(lambda: None)()
+sys.settrace(None)
+"""
+
+
+def test_after_a_cancellation_the_worker_can_be_traced() -> None:
+    subprocess.run([sys.executable, "-c", TRACED], check=True, timeout=60)
 
 
 async def test_a_record_reaches_the_server_while_the_loop_is_blocked() -> None:

@@ -59,7 +59,8 @@ def hold_new(entry: Path) -> Hold | None:
 def hold(entry: Path, *, use: bool = True) -> Hold | None:
     """Hold the *entry* of a cache; None for a folder that is in none.
 
-    To look at it is no *use*, and changes no time. Raises FileNotFoundError when it has just been removed, OSError when it cannot be held.
+    To look at it is no *use*, and changes no time. Raises FileNotFoundError when it has just been
+    removed, OSError when it cannot be held.
     """
     path = entry / LEASE
     try:

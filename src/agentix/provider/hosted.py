@@ -3,22 +3,8 @@
 Nothing here belongs to an event loop: a sandbox made in one ``asyncio.run`` is used and deleted in
 the next. What it prints is read, and its end noticed, by a thread of its own.
 
-A provider starts the program, waits with :func:`~agentix.provider.kit.until_ready`, and records
-which processes to end::
-
-    process = HostedProcess.start([program, *arguments], tail=tail)
-
-    async def undo() -> None:
-        await process.kill()
-        await asyncio.to_thread(folder.remove)
-
-    async with undone_on_error(undo, what=…, within=…):
-        await until_ready(folder, death=process.ended, account=…, within=…)
-        processes = SandboxProcesses(first=…, launcher=process.itself)
-        folder.record(processes.facts())
-
-:mod:`.recorded` finds and ends it by that record, in this process or in another one of the same
-user.
+A provider (:mod:`.local`) starts the program, waits until it answers, and records which processes
+to end; :mod:`.recorded` does that, in this process or in another one of the same user.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 * one sandbox: :class:`RuntimeFolder` and ``MOUNT``, :func:`until_ready`, :class:`OutputTail` and
   :func:`account` for the moment when it dies;
-* a sandbox that is a program on this machine: :class:`HostedProcess` starts and keeps it,
-  :class:`SandboxProcesses` and :class:`ProcessRef` are what is recorded of it, by which
-  :func:`get_recorded` gives the :func:`handle` of it and :func:`delete_recorded` ends it, also in
-  another process;
+* a sandbox that is a program on this machine: :class:`LocalProvider` is a provider of such but for
+  how one is started (:class:`Making`); :class:`HostedProcess` starts and keeps the program,
+  :class:`SandboxProcesses` and :class:`ProcessRef` are what is recorded of it, by which it is found
+  and ended, also in another process;
 * a sandbox that would outlive this process: :func:`lease_arguments` for its runtime,
   :func:`hold_lease` and :func:`release_lease`, and the exit status ``LEASE_ENDED``;
 * blocking work that takes long: :func:`stoppable`, :class:`Stop`, :class:`StoppedError`;
@@ -20,6 +20,7 @@
 * a cache of things unpacked once: :func:`cache_root`, :func:`hold`, :class:`Memory`,
   :func:`remove`, :func:`erase`, and :func:`what_to_do` when it cannot be written to;
 * programs for another platform: :func:`emulator` tells what runs them here;
+* a provider that is not there yet: :class:`StubProvider`, :class:`NotYet`, :func:`api_key`;
 * text that somebody else has chosen: :func:`plain`, and :func:`quoted` for a name.
 """
 
@@ -41,17 +42,14 @@ from agentix.provider.images.scoped import resolve
 from agentix.provider.images.store import Image, ImageStore
 from agentix.provider.lease import LEASE_ENDED, hold_lease, lease_arguments, release_lease
 from agentix.provider.listing import in_order, list_recorded
+from agentix.provider.local import LocalProvider, Making
 from agentix.provider.output import OutputTail, account
 from agentix.provider.processes import ProcessRef, SandboxProcesses
 from agentix.provider.readiness import until_ready
-from agentix.provider.recorded import (
-    delete_recorded,
-    get_recorded,
-    handle,
-    remove_leftovers,
-)
+from agentix.provider.recorded import remove_leftovers
 from agentix.provider.runtime_folder import MOUNT, RuntimeFolder, private_folder
 from agentix.provider.stopping import Stop, StoppedError, stoppable
+from agentix.provider.stub import NotYet, StubProvider, api_key
 from agentix.provider.teardown import carry_out, to_the_end, undone_on_error
 from agentix.text import plain, quoted
 
@@ -64,7 +62,10 @@ __all__ = [
     "Image",
     "ImageArchive",
     "ImageStore",
+    "LocalProvider",
+    "Making",
     "Memory",
+    "NotYet",
     "OutputTail",
     "ProcessRef",
     "RunConfig",
@@ -72,15 +73,14 @@ __all__ = [
     "SandboxProcesses",
     "Stop",
     "StoppedError",
+    "StubProvider",
     "account",
+    "api_key",
     "cache_root",
     "carry_out",
-    "delete_recorded",
     "deploy_locally",
     "emulator",
     "erase",
-    "get_recorded",
-    "handle",
     "hold",
     "hold_lease",
     "in_order",

@@ -35,6 +35,7 @@ _FIRST: Final = 10.0
 """Seconds after which a sandbox that has answered already does not let itself be held."""
 
 _ANSWER: Final = 15.0
+_LEAVING: Final = 0.1
 _SHORTEST_PAUSE: Final = 0.02
 _LONGEST_PAUSE: Final = 2.0
 _LONGEST_HEAD: Final = 4096
@@ -229,7 +230,8 @@ class _Keeper:
             hold.close()
             thread = None if self._holds else self._thread
             self._ring()
-        end = time.monotonic() + 1
+        # It ends at once, unless it gets no processor; the caller's loop does not wait for that.
+        end = time.monotonic() + _LEAVING
         while thread is not None and not self._holds and time.monotonic() < end:
             thread.join(0.01)
             if not thread.is_alive():

@@ -91,6 +91,7 @@ class Environment(Group):
             "ASKED_EMPTY": "",
             "ASKED_TEXT": "é✓",
             "asked.odd-name": "x",
+            "PWD": "/asked/for",  # some launchers set it
         }
         overridden = {
             name: "asked for" for name in case.subject.environment or {} if name != "PATH"

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from heard import Heard
 from images.debian import ImagesUnavailable
 from images.registry import NAME, Published, Registry, program
 from patience import eventually_async
@@ -32,9 +33,7 @@ from agentix.reference import Reference
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from contextlib import AbstractContextManager
 
-    from agentix.progress import Step, Unit
     from agentix.provider.stopping import Stop
 
 HERE = platforms.current().debian
@@ -120,32 +119,6 @@ def umask(mask: int) -> Iterator[None]:
         yield
     finally:
         os.umask(before)
-
-
-class Heard:
-    """Remembers steps, and how many bytes were said to have arrived."""
-
-    def __init__(self) -> None:
-        self.steps: list[str] = []
-        self.amount = 0
-
-    def step(
-        self, title: str, *, total: int | None = None, unit: Unit = "items"
-    ) -> AbstractContextManager[Step]:
-        self.steps.append(title)
-        return self
-
-    def __enter__(self) -> Step:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def advance(self, amount: int = 1) -> None:
-        self.amount += amount
-
-    def outcome(self, text: str) -> None:
-        pass
 
 
 async def test_an_image_is_fetched_once_and_unpacked_as_an_engine_would(tmp_path: Path) -> None:

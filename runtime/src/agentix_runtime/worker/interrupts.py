@@ -31,9 +31,6 @@ R = TypeVar("R")
 _raise_in = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.py_object)(
     ("PyThreadState_SetAsyncExc", ctypes.pythonapi)
 )
-_raise_nothing_in = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_ulong, ctypes.c_void_p)(
-    ("PyThreadState_SetAsyncExc", ctypes.pythonapi)
-)
 
 _ENTERING: Final = frozenset({"__enter__", "__exit__"})
 _LOCKING: Final = {
@@ -67,6 +64,9 @@ _JUMPS: Final = frozenset({*dis.hasjrel, *dis.hasjabs})
 _PATIENCE: Final = 5.0
 """How long a thread is spared that would hear outside of its ``try``: it may hear nowhere else."""
 
+_LOOKS: Final = 1000
+"""How often a thread looks for what it has itself told itself, unless somebody took that away."""
+
 _gates: Final[dict[int, Gate]] = {}
 
 
@@ -78,6 +78,10 @@ class _Told(asyncio.CancelledError):
         if (gate := _gates.get(get_ident())) is not None:
             gate._given = True
         return made[0] if made else asyncio.CancelledError()
+
+
+class _Withdrawn(BaseException):
+    """Is heard instead of what was on its way."""
 
 
 class Gate:
@@ -155,7 +159,7 @@ class Gate:
         with self._lock:
             self._thread = 0
         if self.asked:
-            _raise_nothing_in(here, None)  # it may be on its way
+            _withdraw(here)  # it may be on its way
 
     def _reopen(self, here: int) -> None:
         if forks.in_child():
@@ -180,6 +184,25 @@ def shielded(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> 
         return function(*args, **kwargs)
     finally:
         gate._reopen(here)
+
+
+def _withdraw(here: int) -> None:
+    """Have this thread hear nothing of what it was told to raise.
+
+    Taking that back, as Python lets one do, would leave the whole interpreter on the look-out for
+    exceptions: up to 3.12 every thread looks at each step then, and 3.11 never gets into the next
+    function that is traced. Only a thread that hears one ends that.
+    """
+    try:
+        _raise_in(here, _Withdrawn)
+        for _ in range(_LOOKS):  # the first is enough, but where Python looks late
+            _look()
+    except _Withdrawn:
+        pass
+
+
+def _look() -> None:
+    """Be somewhere where Python looks for exceptions."""
 
 
 def _is_delicate(innermost: FrameType) -> bool:

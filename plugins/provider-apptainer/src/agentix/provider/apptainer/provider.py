@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agentix import platforms
-from agentix.errors import ImageError, ProviderError
+from agentix.errors import ProviderError
 from agentix.provider.apptainer.config import ApptainerProviderConfig
 from agentix.provider.apptainer.diagnosis import explain
 from agentix.provider.apptainer.images import open_image
@@ -17,23 +16,18 @@ from agentix.provider.apptainer.launching import NAME, script_for, shell_of
 from agentix.provider.apptainer.limits import check_limits, limits_of
 from agentix.provider.apptainer.options import options_for, user_of
 from agentix.provider.apptainer.program import environment, find_program, version_of
-from agentix.provider.base import Finding, Sandbox, SandboxConfig, SandboxId, SandboxProvider
+from agentix.provider.base import Finding
 from agentix.provider.kit import (
     MOUNT,
-    BundleCache,
     HostedProcess,
     ImageStore,
+    LocalProvider,
     OutputTail,
     ProcessRef,
-    RuntimeFolder,
     SandboxProcesses,
     account,
-    delete_recorded,
-    get_recorded,
-    handle,
     remove_leftovers,
     stoppable,
-    undone_on_error,
     until_ready,
 )
 
@@ -42,10 +36,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from agentix.provider.apptainer.images import Opened
-    from agentix.provider.base import SandboxResource
-    from agentix.provider.kit import CachedBundle, Stop
-
-_BOUND = 30.0  # seconds, beyond the grace that a sandbox is given, to be rid of it
+    from agentix.provider.base import Sandbox, SandboxConfig, SandboxResource
+    from agentix.provider.kit import CachedBundle, RuntimeFolder, Stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +49,7 @@ class _Parts:
     image: Opened
 
 
-class ApptainerProvider(SandboxProvider):
+class ApptainerProvider(LocalProvider):
     """Makes sandboxes with Apptainer: rootless, without a daemon.
 
     ``image`` is a SIF file, the folder of a root file system, an archive by ``docker save`` or
@@ -84,18 +76,8 @@ class ApptainerProvider(SandboxProvider):
         limits = limits_of(config)
         remove_leftovers(self.name)
         parts = await stoppable(partial(self._find, config), name="agentix-apptainer")
-        folder = RuntimeFolder.create(self.name, config.image, parts.bundle)
-        process: HostedProcess | None = None
-
-        async def undo() -> None:
-            try:
-                if process is not None:
-                    await process.kill()
-            finally:
-                await asyncio.to_thread(folder.remove)
-
-        what = f"ending sandbox {folder.sandbox_id}"
-        async with undone_on_error(undo, what=what, within=_BOUND):
+        async with self.making(config.image, parts.bundle) as making:
+            folder = making.folder
             tail = OutputTail()
             try:
                 command = await asyncio.to_thread(self._command, parts, folder, config, limits)
@@ -105,7 +87,9 @@ class ApptainerProvider(SandboxProvider):
                 ) from error
             scratch = folder.path / "tmp"
             try:
-                process = HostedProcess.start(command, tail=tail, env=environment(scratch))
+                making.process = process = HostedProcess.start(
+                    command, tail=tail, env=environment(scratch)
+                )
             except OSError as error:
                 raise ProviderError(
                     f"apptainer ({parts.program}) cannot be started: {error}"
@@ -123,40 +107,17 @@ class ApptainerProvider(SandboxProvider):
                 )
             if limits is not None:
                 check_limits(limits, first)
-            processes = SandboxProcesses(first, process.itself, tuple(helpers))
-            folder.record(processes.facts())
-        return handle(folder)
-
-    async def delete(self, sandbox_id: SandboxId) -> None:
-        """End the sandbox and remove its folder; nothing happens when it is gone already."""
-        await delete_recorded(
-            sandbox_id, self.name, grace=self.config.stop_timeout, within=self.delete_bound
-        )
+            return making.finish(SandboxProcesses(first, process.itself, tuple(helpers)))
 
     @property
-    def delete_bound(self) -> float:
-        """How many seconds ``delete`` may take."""
-        return self.config.stop_timeout + _BOUND
-
-    async def get(self, sandbox_id: SandboxId) -> Sandbox:
-        """Return a handle of a sandbox that lives; SandboxNotFound when it does not."""
-        return get_recorded(sandbox_id, self.name)
+    def grace(self) -> float:
+        """How many seconds a sandbox has to end by itself when it is deleted."""
+        return self.config.stop_timeout
 
     def _find(self, config: SandboxConfig, stop: Stop) -> _Parts:
         """Find everything that a sandbox is made of, and that it fits together."""
         program = find_program(self.config.program)
-        try:
-            machine = platforms.current().name
-        except ValueError as error:
-            raise ProviderError(str(error)) from error
-        bundle = BundleCache().open(config.bundle)
-        bundle.check_protocol()
-        bundle.check_platform(config.platform or machine)
-        if bundle.manifest.platform != machine:
-            raise ProviderError(
-                f"bundle {bundle.manifest.title} is for {bundle.manifest.platform}, "
-                f"but this machine is {machine}; apptainer emulates nothing"
-            )
+        bundle = self.open_bundle(config)
         store = ImageStore(
             self.config.cache,
             pull=self.config.pull,
@@ -164,11 +125,7 @@ class ApptainerProvider(SandboxProvider):
             stop=stop,
         )
         image = open_image(config.image, store)
-        if image.platform not in (None, machine):
-            raise ImageError(
-                f"image {image.label} is for {image.platform}, but the bundle and this machine are "
-                f"for {machine}; use an image for {machine}"
-            )
+        self.refuse_foreign(image.label, image.platform, bundle)
         return _Parts(program, bundle, image)
 
     def _command(

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from agentix.provider.bubblewrap.user import User
     from agentix.provider.kit import CachedBundle, Image, RuntimeFolder
 
+WORKING_FOLDER = "AGENTIX_ASIDE_PWD"
+"""PWD under a name that the bundle's Python takes away again: bubblewrap sets the plain one."""
+
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 ISOLATION = (
@@ -88,7 +91,7 @@ def options_for(
         for place in sorted(places | {"/"} | ({"/nix"} if root.fresh else set())):
             options += ["--remount-ro", place]
     for name, value in environment.items():
-        options += ["--setenv", name, value]
+        options += ["--setenv", WORKING_FOLDER if name == "PWD" else name, value]
     return [*options, "--chdir", workdir]
 
 

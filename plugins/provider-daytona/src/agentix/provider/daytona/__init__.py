@@ -29,6 +29,7 @@ no socket that both sides see. :mod:`agentix.provider.kit` has what the rest is 
 from __future__ import annotations
 
 from agentix.provider.daytona.config import DaytonaProviderConfig
-from agentix.provider.daytona.provider import DaytonaProvider, NotYet
+from agentix.provider.daytona.provider import DaytonaProvider
+from agentix.provider.kit import NotYet
 
 __all__ = ["DaytonaProvider", "DaytonaProviderConfig", "NotYet"]

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from agentix.errors import ProviderError
+from agentix.provider.kit import api_key
 
 if TYPE_CHECKING:
     from agentix.provider.daytona.provider import DaytonaProvider
@@ -43,14 +44,7 @@ class DaytonaProviderConfig(BaseModel):
 
         Raises ProviderError saying what is missing or cannot be right, and never what the key is.
         """
-        key = self.api_key.get_secret_value() if self.api_key else os.environ.get(KEY, "")
-        if not key:
-            raise ProviderError(f"daytona needs an API key; set {KEY}, or give api_key")
-        if not key.isascii() or not key.isprintable() or " " in key:
-            raise ProviderError(
-                "the API key of daytona cannot be one: it has characters other than ASCII letters, "
-                f"digits and signs, perhaps a line's end; look at api_key or {KEY}"
-            )
+        key = api_key("daytona", self.api_key, KEY)
         url = self.api_url or os.environ.get(URL) or DEFAULT_URL
         if not _is_private(url):
             raise ProviderError(

@@ -2,60 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NoReturn
-
-from agentix.errors import ProviderError
-from agentix.provider.base import Finding, Sandbox, SandboxConfig, SandboxId, SandboxProvider
 from agentix.provider.daytona.config import DaytonaProviderConfig
-from agentix.provider.kit import quoted
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from pathlib import Path
-
-    from agentix.provider.base import DeployedBundle
+from agentix.provider.kit import StubProvider
 
 
-class NotYet(ProviderError, NotImplementedError):  # noqa: N818 - it says what it is
-    """The configuration is sound; the provider is a stub."""
-
-
-class DaytonaProvider(SandboxProvider):
+class DaytonaProvider(StubProvider):
     """Would make sandboxes on Daytona; says what its configuration lacks, or that it cannot yet."""
+
+    service = "daytona"
 
     def __init__(self, config: DaytonaProviderConfig | None = None) -> None:
         self.config = config or DaytonaProviderConfig()
 
-    def diagnose(self) -> Iterable[Finding]:
-        """Say that it cannot make any yet, and what its configuration lacks."""
-        try:
-            self.config.complete()
-        except ProviderError as error:
-            yield Finding("problem", f"a stub so far, and {error}")
-        else:
-            yield Finding("problem", "a stub so far, which only checks its configuration")
-
-    async def create(self, config: SandboxConfig) -> Sandbox:
-        """Check the configuration; then raise NotYet."""
-        self._refuse(f"make a sandbox of image {quoted(config.image)}")
-
-    async def delete(self, sandbox_id: SandboxId) -> None:
-        """Check the configuration; then raise NotYet."""
-        self._refuse(f"delete sandbox {sandbox_id!r}")
-
-    async def get(self, sandbox_id: SandboxId) -> Sandbox:
-        """Check the configuration; then raise NotYet."""
-        self._refuse(f"find sandbox {sandbox_id!r}")
-
-    async def deploy_bundle(
-        self, path: Path, *, name: str | None = None, platform: str | None = None
-    ) -> DeployedBundle:
-        """Check the configuration; then raise NotYet."""
-        self._refuse(f"deploy {str(path)!r}")
-
-    def _refuse(self, what: str) -> NoReturn:
-        self.config.complete()
-        raise NotYet(
-            f"daytona cannot {what}: this provider is a stub so far, which only checks its "
-            "configuration; use docker, podman or bubblewrap"
-        )
+    def check(self) -> DaytonaProviderConfig:
+        """Return the whole configuration; ProviderError when it cannot be right."""
+        return self.config.complete()

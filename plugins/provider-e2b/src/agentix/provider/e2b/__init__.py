@@ -28,6 +28,7 @@ from.
 from __future__ import annotations
 
 from agentix.provider.e2b.config import E2bProviderConfig
-from agentix.provider.e2b.provider import E2bProvider, NotYet
+from agentix.provider.e2b.provider import E2bProvider
+from agentix.provider.kit import NotYet
 
 __all__ = ["E2bProvider", "E2bProviderConfig", "NotYet"]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BaseModel, ConfigDict, Field, SecretStr
 
 from agentix.errors import ProviderError
+from agentix.provider.kit import api_key
 
 if TYPE_CHECKING:
     from agentix.provider.e2b.provider import E2bProvider
@@ -42,14 +43,7 @@ class E2bProviderConfig(BaseModel):
 
         Raises ProviderError saying what is missing or cannot be right, and never what the key is.
         """
-        key = self.api_key.get_secret_value() if self.api_key else os.environ.get(KEY, "")
-        if not key:
-            raise ProviderError(f"e2b needs an API key; set {KEY}, or give api_key")
-        if not key.isascii() or not key.isprintable() or " " in key:
-            raise ProviderError(
-                "the API key of e2b cannot be one: it has characters other than ASCII letters, "
-                f"digits and signs, perhaps a line's end; look at api_key or {KEY}"
-            )
+        key = api_key("e2b", self.api_key, KEY)
         domain = self.domain or os.environ.get(DOMAIN) or DEFAULT_DOMAIN
         if not _NAME.fullmatch(domain):
             raise ProviderError(

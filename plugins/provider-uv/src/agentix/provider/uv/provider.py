@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import pwd
 from functools import partial
 from typing import TYPE_CHECKING
 
-from agentix import platforms
 from agentix.errors import ImageError, ProviderError
-from agentix.provider.base import Finding, Sandbox, SandboxConfig, SandboxId, SandboxProvider
+from agentix.provider.base import Finding
 from agentix.provider.kit import (
-    BundleCache,
     HostedProcess,
+    LocalProvider,
     OutputTail,
-    RuntimeFolder,
     SandboxProcesses,
     account,
-    delete_recorded,
-    get_recorded,
-    handle,
     quoted,
     remove_leftovers,
     stoppable,
-    undone_on_error,
     until_ready,
 )
 from agentix.provider.uv.config import UvProviderConfig
@@ -36,17 +29,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from agentix.provider.kit import CachedBundle, Stop
+    from agentix.provider.base import Sandbox, SandboxConfig
+    from agentix.provider.kit import CachedBundle, RuntimeFolder, Stop
 
 HOST = "host"
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_BOUND = 30.0  # seconds, beyond the grace that a sandbox is given, to be rid of it
 # What the loader would act on before the runtime does; it gives them back to the task.
 _ASIDE = ("LD_", "GLIBC_TUNABLES", "GCONV_PATH", "LOCPATH", "LC_CTYPE")
 _log = logging.getLogger("agentix.provider.uv")
 
 
-class UvProvider(SandboxProvider):
+class UvProvider(LocalProvider):
     """Runs tasks in virtual environments on this machine, without any isolation.
 
     ``image`` is ``"host"``. A sandbox ends with the process that created it, at the latest;
@@ -72,18 +65,8 @@ class UvProvider(SandboxProvider):
         self._refuse(config)
         remove_leftovers(self.name)
         bundle, environment = await stoppable(partial(self._find, config), name="agentix-uv")
-        folder = RuntimeFolder.create(self.name, config.image, bundle)
-        process: HostedProcess | None = None
-
-        async def undo() -> None:
-            try:
-                if process is not None:
-                    await process.kill()
-            finally:
-                await asyncio.to_thread(folder.remove)
-
-        what = f"ending sandbox {folder.sandbox_id}"
-        async with undone_on_error(undo, what=what, within=_BOUND):
+        async with self.making(config.image, bundle) as making:
+            folder = making.folder
             _warn(folder, bundle)
             tail = OutputTail()
             work = folder.path / "work"
@@ -94,7 +77,7 @@ class UvProvider(SandboxProvider):
                     f"cannot make the folder of a sandbox, {work}: {error}"
                 ) from error
             try:
-                process = HostedProcess.start(
+                making.process = process = HostedProcess.start(
                     _command(environment, folder),
                     tail=tail,
                     env=_variables(environment, config.env),
@@ -110,53 +93,25 @@ class UvProvider(SandboxProvider):
                 account=lambda: account(tail.text()),
                 within=self.config.start_timeout,
             )
-            folder.record(SandboxProcesses(process.itself, process.itself).facts())
-        return handle(folder)
-
-    async def delete(self, sandbox_id: SandboxId) -> None:
-        """End the sandbox and remove its folder; nothing happens when it is gone already."""
-        await delete_recorded(
-            sandbox_id, self.name, grace=self.config.stop_timeout, within=self.delete_bound
-        )
+            return making.finish(SandboxProcesses(process.itself, process.itself))
 
     @property
-    def delete_bound(self) -> float:
-        """How many seconds ``delete`` may take."""
-        return self.config.stop_timeout + _BOUND
+    def grace(self) -> float:
+        """How many seconds a sandbox has to end by itself when it is deleted."""
+        return self.config.stop_timeout
 
-    async def get(self, sandbox_id: SandboxId) -> Sandbox:
-        """Return a handle of a sandbox that lives; SandboxNotFound when it does not."""
-        return get_recorded(sandbox_id, self.name)
-
-    @staticmethod
-    def _refuse(config: SandboxConfig) -> None:
+    def _refuse(self, config: SandboxConfig) -> None:
         if config.image != HOST:
             raise ImageError(
                 f"uv cannot use image {quoted(config.image)}, as it runs on this machine itself; "
                 f"give image={HOST!r}, or use a provider that has images, such as bubblewrap"
             )
-        limits = config.resource.requested() if config.resource else []
-        if limits:
-            raise ProviderError(
-                f"uv cannot limit {' or '.join(limits)}; leave out resource, "
-                "or use a provider that can, such as docker"
-            )
+        self.refuse_limits(config)
 
     def _find(self, config: SandboxConfig, stop: Stop) -> tuple[CachedBundle, Path]:
         """Find the bundle, and make its environment."""
         uv = Uv(find_program(self.config.program), stop)
-        try:
-            machine = platforms.current().name
-        except ValueError as error:
-            raise ProviderError(str(error)) from error
-        bundle = BundleCache().open(config.bundle)
-        bundle.check_protocol()
-        bundle.check_platform(config.platform or machine)
-        if bundle.manifest.platform != machine:
-            raise ProviderError(
-                f"bundle {bundle.manifest.title} is for {bundle.manifest.platform}, "
-                f"but this machine is {machine}; uv emulates nothing"
-            )
+        bundle = self.open_bundle(config)
         environments = Environments(uv, self.config.cache, self.config.python)
         return bundle, environments.open(bundle)
 
