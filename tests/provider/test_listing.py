@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import socket
@@ -200,6 +201,15 @@ def spoil(path: Path, how: str) -> None:
             path.write_text(text)
 
 
+def open_files() -> list[str]:
+    """Return the names of what this process has open."""
+    found = []
+    for file in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            found.append(str(file.readlink()))
+    return found
+
+
 HOSTILE = [
     *("missing", "half", "a pipe", "a folder", "a link", "a loop", "endless", "closed"),
     *("", "null", "[]", "{}", '{"format": 2}', "\0" * 4096, "[" * 100_000, "é" * 9),
@@ -220,6 +230,7 @@ async def test_a_record_that_makes_no_sense_hides_nothing_and_stops_nobody(how: 
     assert (await Shelf().prune()).removed == (broken,)
     assert not folder.path.exists()
     assert sound.path.exists()
+    assert [name for name in open_files() if folder.sandbox_id in name or "/.leaving" in name] == []
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,8 @@ class _Soak:
         async with contextlib.AsyncExitStack() as stack:
             for client in self._clients.values():
                 await stack.enter_async_context(client)
+            # Whichever call is the first: the namespace is there.
+            await self._clients["near"].remote(far.counts)
             await self._part(part, killing=part)
             first = await self._look("after a third")
             await self._part(part, killing=part / 2)

@@ -205,12 +205,8 @@ class RuntimeFolder:
     def read_record(self) -> Record | None:
         """Return its record; None when there is none, or none that makes sense."""
         try:
-            descriptor = os.open(
-                self.path / "record.json",
-                os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC,
-            )
-            with os.fdopen(descriptor, "rb") as file:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            with open(self.path / "record.json", "rb", opener=_open_as_it_is) as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     return None
                 return Record.model_validate_json(file.read(_MOST_BYTES))
         except (OSError, ValidationError):
@@ -276,6 +272,11 @@ def sweep() -> None:
 
 def _stays(path: Path) -> ProviderError:
     return ProviderError(f"cannot remove {path}, the folder of a sandbox that ended")
+
+
+def _open_as_it_is(path: str, flags: int) -> int:
+    """Open a file without following a link, or waiting for whoever writes into a pipe."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:
