@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 CODE = "from agentix.cli import main; main()"
+NO_CACHE = {"AGENTIX_CACHE_DIR": f"{tempfile.gettempdir()}/no-cache"}  # nothing to count
 PLUGIN = r"""
 import os, time
 from agentix.provider.base import Finding, ListedSandbox, SandboxProvider
@@ -70,7 +71,7 @@ def doctor(
         capture_output=True,
         text=True,
         timeout=60,
-        env={**os.environ, "AGENTIX_CACHE_DIR": f"{tempfile.gettempdir()}/no-cache", **(env or {})},
+        env={**os.environ, **NO_CACHE, **(env or {})},
         cwd=cwd,
     )
 
@@ -98,7 +99,7 @@ def test_a_machine_that_builds_and_runs_is_healthy_and_left_as_it_was(tmp_path: 
     document = json.loads(done.stdout)
     assert document["healthy"] is True
     found = findings(done)
-    for subject in ("nix", "builders", "uv", "cache", "bubblewrap", "emulation"):
+    for subject in ("nix", "store", "builders", "resolver", "cache", "bubblewrap", "emulation"):
         assert found[subject][0]["text"], subject
     assert found["nix"][0]["level"] == found["bubblewrap"][0]["level"] == "ok"
     assert found["cache"][0]["text"].startswith(f"{home}/cache: nothing yet, ")
@@ -218,6 +219,18 @@ def test_nothing_that_hangs_holds_it_up_nor_is_left_over_nor_gets_a_secret_told(
     assert running(str(programs)) == []
 
 
+@pytest.mark.parametrize(("level", "status"), [("note", 0), ("problem", 1)])
+def test_what_hangs_decides_nothing_unless_it_is_a_problem(level: str, status: int) -> None:
+    finding = f"d.Finding('{level}', 'hangs')"
+    report = f"d.Report((d.Entry('other', 'x', {finding}),), unfinished=True)"
+    code = "import agentix.doctor as d, agentix.findings; d.Finding = agentix.findings.Finding;"
+    code += f"d.examine = lambda checks: {report};{CODE}"
+    words = [sys.executable, "-c", code, "doctor", "--offline"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (status, "")
+    assert "x:           hangs" in done.stdout
+
+
 def on_terminal(width: int, env: Mapping[str, str]) -> list[str]:
     """Return the lines that a terminal of that *width* is sent."""
     import fcntl
@@ -235,7 +248,7 @@ def on_terminal(width: int, env: Mapping[str, str]) -> list[str]:
         stdin=theirs,
         stdout=theirs,
         stderr=subprocess.DEVNULL,
-        env={**environment, "TERM": "xterm-256color", **env},
+        env={**environment, **NO_CACHE, "TERM": "xterm-256color", **env},
     ):
         os.close(theirs)
         try:

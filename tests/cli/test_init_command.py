@@ -104,6 +104,12 @@ def test_nothing_that_is_there_is_overwritten(tmp_path: Path, name: str) -> None
     assert [path.name for path in folder.iterdir()] == [name]
 
 
+def test_a_link_that_leads_to_itself_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ProjectError, match=r"cannot make a project in .*loop: File exists"):
+        make_project(tmp_path / "loop")
+
+
 def test_a_gitignore_that_is_there_stays(tmp_path: Path) -> None:
     (tmp_path / ".gitignore").write_text("mine\n")
     assert ".gitignore" not in make_project(tmp_path).files

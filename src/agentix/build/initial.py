@@ -71,7 +71,7 @@ def make_project(root: Path) -> NewProject:
     ProjectError when a file or module of that name is there already, or no name can be made; then
     nothing is made.
     """
-    name, module = _names(root.resolve())
+    name, module = _names(os.path.basename(os.path.realpath(root)))  # noqa: PTH119 - also of a loop
     contents = {
         "pyproject.toml": _PYPROJECT.format(name=name, module=module),
         f"{module}.py": _MODULE,
@@ -90,12 +90,12 @@ def make_project(root: Path) -> NewProject:
     return NewProject(root, name, module, tuple(contents))
 
 
-def _names(root: Path) -> tuple[str, str]:
-    """Return what a project in *root* and its module are called."""
-    name = re.sub(r"[^a-z0-9]+", "-", root.name.lower()).strip("-")
+def _names(folder: str) -> tuple[str, str]:
+    """Return what a project in a folder of that name and its module are called."""
+    name = re.sub(r"[^a-z0-9]+", "-", folder.lower()).strip("-")
     if not name or len(name) > LONGEST_NAME or name in _OURS:
         raise ProjectError(
-            f"no project can be called after the folder {quoted(root.name)}; give one that has "
+            f"no project can be called after the folder {quoted(folder)}; give one that has "
             f"letters or digits, at most {LONGEST_NAME}, and is not called as Agentix is"
         )
     module = re.sub(r"^(?=[0-9])", "_", name.replace("-", "_"))

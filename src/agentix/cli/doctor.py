@@ -39,10 +39,10 @@ def command(
         print_json(_document(report))
     else:
         _print(report)
+    status = 1 if report.problems else 0
     if report.unfinished:
-        _leave(1)
-    if report.problems:
-        raise typer.Exit(1)
+        _leave(status)
+    raise typer.Exit(status)
 
 
 def _leave(status: int) -> NoReturn:

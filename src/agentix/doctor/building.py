@@ -75,7 +75,7 @@ def nix_builders() -> Iterable[Finding]:
 
 def uv() -> Iterable[Finding]:
     """Look for the resolver."""
-    yield Finding("ok", version([find_uv(), "--version"]))
+    yield Finding("ok", f"uv {version([find_uv(), '--version'])}")
 
 
 git = installed(

@@ -14,8 +14,9 @@ def every_check(*, offline: bool = False) -> list[Check]:
     """Return every check; with *offline* those that need no network."""
     checks = [
         Check("building", "nix", building.nix_program),
+        Check("building", "store", storage.nix_store),
         Check("building", "builders", building.nix_builders),
-        Check("building", "uv", building.uv),
+        Check("building", "resolver", building.uv),
         Check("building", "git", building.git),
         Check("building", "gpgv", building.signatures),
     ]

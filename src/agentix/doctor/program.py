@@ -26,10 +26,11 @@ def ask(words: Sequence[str]) -> Ended:
 def version(words: Sequence[str]) -> str:
     """Return the version in what a program prints; AgentixError when it does not run."""
     ended = ask(words)
-    found = re.search(rb"\d+(\.\d+)+", ended.output)
-    if ended.status != 0 or found is None:
+    # The last of the first line: distributors put their own before it, libraries below it.
+    found = re.findall(rb"\d+(?:\.\d+)+", ended.output.partition(b"\n")[0])
+    if ended.status != 0 or not found:
         raise AgentixError(f"{words[0]} does not run: {ended.reason}")
-    return found[0].decode()
+    return str(found[-1], "ascii")
 
 
 def installed(
@@ -38,10 +39,14 @@ def installed(
     """Return a look for the program *name*, without which *needed* is not to be had."""
 
     def look() -> Iterable[Finding]:
-        if found := shutil.which(name):
-            yield Finding("ok", version([found, *(options or ("--version",))]))
-        else:
+        found = shutil.which(name)
+        if found is None:
             advice = f"install {name} (Debian: apt-get install {package or name})"
             yield Finding("note", f"not installed; {needed}", advice)
+            return
+        try:
+            yield Finding("ok", version([found, *(options or ("--version",))]))
+        except AgentixError as error:
+            yield Finding("note", f"{error}; {needed}", f"reinstall {name}")
 
     return look

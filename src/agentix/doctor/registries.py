@@ -17,7 +17,7 @@ from agentix.build.lock import uv
 from agentix.build.session import open_session
 from agentix.build.toolchain import seeds, toolchains
 from agentix.doctor.program import PATIENCE, ask
-from agentix.errors import LockError
+from agentix.errors import AgentixError, LockError
 from agentix.findings import Finding
 
 if TYPE_CHECKING:
@@ -89,11 +89,15 @@ def npm_registry() -> Iterable[Finding]:
         return
     limits = ("--fetch-retries=0", f"--fetch-timeout={PATIENCE * 1000:.0f}", "--prefer-online")
     begun = time.monotonic()
-    ended = ask([program, "view", "npm", "version", "--no-update-notifier", *limits])
+    advice = "check the network and npm's settings (`npm config get registry`)"
+    try:
+        ended = ask([program, "view", "npm", "version", "--no-update-notifier", *limits])
+    except AgentixError:
+        yield Finding("note", f"does not answer npm within {PATIENCE:g} s; {needed}", advice)
+        return
     if ended.status == 0:
         yield Finding("ok", f"answers npm in {time.monotonic() - begun:.1f} s")
     else:
-        advice = "check the network and npm's settings (`npm config get registry`)"
         yield Finding("note", f"does not answer npm: {npm_reason(ended.errors)}; {needed}", advice)
 
 

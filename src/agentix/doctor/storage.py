@@ -1,4 +1,4 @@
-"""The cache: where it is, whether it can be written, how much is in it and how much fits."""
+"""The disks: where bundles are built and kept, how much is there, and how much more fits."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from agentix import nix
+from agentix.errors import NixError
 from agentix.findings import Finding
 from agentix.folders import cache_root
+from agentix.nix.paths import STORE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,10 +25,19 @@ _REMOTE = ("nfs", "cifs", "smb", "9p", "fuse.sshfs", "afs", "ceph", "lustre")
 _MOUNTS = Path("/proc/self/mountinfo")
 
 
+def nix_store() -> Iterable[Finding]:
+    """Look at how much fits into the Nix store, where everything is built."""
+    try:
+        store = nix.find().root / STORE[1:]
+    except NixError:
+        return  # as is said already
+    yield _room(_there(store), f"{store}: ", "make room, with `nix-collect-garbage` for one")
+
+
 def cache() -> Iterable[Finding]:
     """Look at the cache folder; nothing is written."""
     root = cache_root()
-    there = next(folder for folder in (root, *root.parents) if folder.exists())
+    there = _there(root)
     if not there.is_dir():
         yield Finding("problem", f"{there} is not a folder", "set AGENTIX_CACHE_DIR to one")
         return
@@ -33,20 +45,28 @@ def cache() -> Iterable[Finding]:
         advice = "set AGENTIX_CACHE_DIR to a folder that you can write to"
         yield Finding("problem", f"{root} cannot be written", advice)
         return
-    system = _file_system(there)
-    free = shutil.disk_usage(there).free
-    room = f"{_amount(free)} free on {system}"
     held = _held(root) if there == root else "nothing yet"
-    text = f"{root}: {held}, {room}"
     advice = "make room, with `agentix cache gc` for one, or set AGENTIX_CACHE_DIR to another disk"
-    if free < _FULL:
-        yield Finding("problem", text, advice)
-    elif free < _TIGHT:
-        yield Finding("note", text, advice)
-    elif system.startswith(_REMOTE):
-        yield Finding("note", text, "a local disk is faster: set AGENTIX_CACHE_DIR to one")
-    else:
-        yield Finding("ok", text)
+    finding = _room(there, f"{root}: {held}, ", advice)
+    if finding.level == "ok" and _file_system(there).startswith(_REMOTE):
+        advice = "a local disk is faster: set AGENTIX_CACHE_DIR to one"
+        finding = Finding("note", finding.text, advice)
+    yield finding
+
+
+def _there(folder: Path) -> Path:
+    """Return *folder*, or of those above it the nearest that is there and can be seen."""
+    # Unlike Path.exists, this never raises: a folder that is closed to us is none that we see.
+    return next(each for each in (folder, *folder.parents) if os.path.exists(each))  # noqa: PTH110
+
+
+def _room(folder: Path, beginning: str, advice: str) -> Finding:
+    """Say how much is free where *folder* is, and how bad that is."""
+    free = shutil.disk_usage(folder).free
+    text = f"{beginning}{_amount(free)} free on {_file_system(folder)}"
+    if free >= _TIGHT:
+        return Finding("ok", text)
+    return Finding("problem" if free < _FULL else "note", text, advice)
 
 
 def _held(root: Path) -> str:
