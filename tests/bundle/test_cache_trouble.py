@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -17,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from patience import eventually
 
-from agentix.bundle import BundleCache, staging
+from agentix.bundle import BundleCache, staging, write_bundle
+from agentix.bundle.folder import Folder
 from agentix.bundle.reader import read_bundle
+from agentix.bundle.view import look_into
 from agentix.errors import BundleError
 from bundle.handmade import listing
 
@@ -305,15 +308,34 @@ def test_a_full_disk_is_said_and_nothing_is_left(
     workshop: Workshop, small_disk: Path, tmp_path: Path, tar: Path
 ) -> None:
     cache = BundleCache(small_disk / "cache")
-    large = workshop.bundle({"large": os.urandom(2_000_000)}).write(tmp_path / "large.tar")
+    many = workshop.bundle({"many": {f"{n}": b"x" for n in range(600)}}).write(
+        tmp_path / "many.tar"
+    )
     with pytest.raises(BundleError) as caught:
-        cache.deploy(large.path)
+        cache.deploy(many.path)
     message = str(caught.value)
     assert "No space left on device; free some space there, or set AGENTIX_CACHE_DIR" in message
     assert str(cache.root) in message
     assert inside(cache.root / "bundles") == inside(cache.root / "staging") == []
     entry = cache.deploy(tar)
     assert cache.open(entry.ref) == entry, "what fits can be deployed"
+
+
+def test_what_does_not_fit_is_refused_before_the_disk_is_full(
+    workshop: Workshop, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few bytes of zstd can be as many zeros as they like."""
+    large = workshop.bundle({"large": bytes(2_000_000)})
+    tar = tmp_path / "large.tar.zst"
+    write_bundle(large.root, large.closure, tar, compress=True)
+    assert tar.stat().st_size < 100_000
+    monkeypatch.setattr(Folder, "file", None)
+    with pytest.raises(BundleError, match=r"it takes 2\.0 MB, and .* MB are free there; free some"):
+        BundleCache(small_disk / "cache").deploy(tar)
+    assert inside(small_disk / "cache/staging") == []
+    monkeypatch.setattr(tempfile, "tempdir", str(small_disk))
+    with pytest.raises(BundleError, match=r"it takes 2\.0 MB.*; set TMPDIR"), look_into(tar):
+        pass
 
 
 def test_a_full_disk_while_writing_the_tar_leaves_nothing(

@@ -20,6 +20,7 @@ from patience import eventually
 from agentix.bundle import BundleCache, collecting, staging
 from agentix.bundle.collecting import collect
 from agentix.bundle.holding import unused
+from agentix.bundle.notes import notes_size
 from agentix.bundle.objects import Objects
 from agentix.bundle.removal import erase
 from agentix.bundle.usage import survey
@@ -60,6 +61,9 @@ if sys.argv[2] == "removing":
     staging.remove = stop
 elif sys.argv[2] == "objects":
     collecting._take_objects = stop
+elif sys.argv[2] == "entry":
+    move = Path.rename
+    Path.rename = lambda path, to: stop() if path.parent.name == "bundles" else move(path, to)
 else:
     collecting.mounted = stop
 collecting.collect(Path(sys.argv[1]), older_than=0)
@@ -263,12 +267,12 @@ def test_an_opening_that_meets_a_removal_finds_the_bundle_or_does_not(
     erase(cache.root / "gone")
 
 
-@pytest.mark.parametrize("where", ["removing", "objects", "taking"])
+@pytest.mark.parametrize("where", ["removing", "objects", "taking", "entry"])
 def test_a_killed_collection_harms_nothing_and_the_next_one_finishes(
     cache: BundleCache, tars: list[Path], where: str
 ) -> None:
     for tar in tars[:2]:
-        deployed(cache, tar)
+        (cache.root / "uv" / f"{deployed(cache, tar)}-3.11/lib").mkdir(parents=True)
     with run(STUCK, cache.root, where) as process:
         process.kill()
     for ref in there(cache):
@@ -281,6 +285,7 @@ def test_a_killed_collection_harms_nothing_and_the_next_one_finishes(
     collect(cache.root, older_than=0)
     assert there(cache) == set()
     assert Objects(cache.root / "store").all() == {}
+    assert list((cache.root / "uv").iterdir()) == []
 
 
 def test_what_killed_deploys_have_left_goes_with_any_collection(
@@ -382,6 +387,32 @@ def test_files_whose_bundles_are_gone_are_forgotten(cache: BundleCache, tars: li
     collect(cache.root, older_than=30 * DAY)
     notes = [json.loads(note.read_bytes()) for note in (cache.root / "memory").iterdir()]
     assert [f"sha256-{note['sha256']}" for note in notes] == [kept]
+
+
+def test_notes_that_only_save_time_go_with_their_age(cache: BundleCache, tars: list[Path]) -> None:
+    deployed(cache, tars[0])
+    then = time.time() - 31 * DAY
+    for folder in ("builds", "pushed"):
+        (cache.root / folder).mkdir()
+        for name in ("old.json", "young.json"):
+            (cache.root / folder / name).write_bytes(b"x" * 50_000)
+        os.utime(cache.root / folder / "old.json", (then, then))
+    assert 200_000 <= notes_size(cache.root) < 201_000
+    collect(cache.root, older_than=30 * DAY, dry_run=True)
+    assert notes_size(cache.root) >= 200_000
+    collect(cache.root, older_than=30 * DAY)
+    for folder in ("builds", "pushed"):
+        assert [path.name for path in (cache.root / folder).iterdir()] == ["young.json"]
+    collect(cache.root, older_than=0)
+    assert notes_size(cache.root) == 0
+
+
+def test_everything_is_everything_though_a_clock_was_wrong(
+    cache: BundleCache, tars: list[Path]
+) -> None:
+    deployed(cache, tars[0], days=-400)
+    assert collect(cache.root, older_than=DAY).removed == ()
+    assert len(collect(cache.root, older_than=0).removed) == 1
 
 
 @pytest.mark.parametrize("what", ["folder", "file", "no manifest", "no lease"])

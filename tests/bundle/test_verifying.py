@@ -129,6 +129,18 @@ def test_what_is_only_in_the_shared_ones_is_found(
     assert "members.json is not what was written" in str(damaged(check_cache(cache.root)))
 
 
+def test_what_is_shared_is_read_where_the_bundle_that_has_it_could_not_be(
+    cache: BundleCache, entries: list[CachedBundle]
+) -> None:
+    """Else the next deploy would take what is damaged."""
+    edit(entries[0].nix / "store" / PYTHON / OS)
+    for entry in entries:
+        (entry.nix / "runtime").unlink()
+    found = damaged(check_cache(cache.root))
+    assert [found.pop(entry.ref) for entry in entries]
+    assert list(found.values()) == [[f"{PYTHON}: {OS} differs"]]
+
+
 @pytest.mark.parametrize("damage", ["manifest", "store path", "extra", "run", "runtime", "root"])
 def test_the_entry_itself_is_looked_at(
     cache: BundleCache, entries: list[CachedBundle], damage: str

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+import tempfile
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from agentix.bundle import BundleCache, Manifest, write_bundle
 from agentix.bundle.comparison import compare
+from agentix.bundle.compression import Compressor
 from agentix.bundle.tree import Kind
 from agentix.bundle.view import look_into, programs
 from agentix.errors import BundleError
@@ -59,12 +62,50 @@ def test_a_tar_and_its_cache_entry_show_the_same(
     assert len(items[1][4]) == 3 * 1024 * 1024 or len(items[-1][4]) == 3 * 1024 * 1024
 
 
+def test_a_store_path_may_have_the_longest_name_that_nix_admits(
+    workshop: Workshop, cache: BundleCache, tmp_path: Path
+) -> None:
+    name = "n" * 211
+    tar = workshop.bundle({name: {"file": b"x"}}).write(tmp_path / "x.tar").path
+    entry = cache.deploy(tar)
+    assert (entry.nix / "store" / store_name(name) / "file").read_bytes() == b"x"
+    with look_into(tar) as view:
+        assert store_name(name) in seen(view)
+
+
 def test_a_compressed_tar_shows_what_is_in_it(rich: Bundle, tmp_path: Path) -> None:
     plain = rich.write(tmp_path / "x.tar")
     packed = write_bundle(rich.root, rich.closure, tmp_path / "y.tar.zst", compress=True)
     with look_into(plain.path) as one, look_into(packed.path) as other:
         assert seen(one) == seen(other)
         assert one.digest() == other.digest() == plain.sha256
+
+
+def test_a_compressed_tar_is_unpacked_no_further_than_it_says(
+    bundle: Bundle, tar: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compressor = Compressor()
+    bomb = compressor.compress(tar.read_bytes())
+    bomb += b"".join(compressor.compress(bytes(1 << 20)) for _ in range(2048))
+    (tmp_path / "bomb.tar.zst").write_bytes(bomb + compressor.finish())
+    written = []
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: nullcontext(Counting(written)))
+    with (
+        pytest.raises(BundleError, match=r"cannot read .*bomb.*: it has more data after its end"),
+        look_into(tmp_path / "bomb.tar.zst"),
+    ):
+        pass
+    assert sum(written) < 4 << 20
+
+
+class Counting:
+    """Says how much was written to it."""
+
+    def __init__(self, sizes: list[int]) -> None:
+        self._sizes = sizes
+
+    def write(self, data: bytes) -> None:
+        self._sizes.append(len(data))
 
 
 def test_paths_are_read_in_any_order_and_side_by_side(rich: Bundle, tmp_path: Path) -> None:

@@ -74,6 +74,11 @@ def test_list_tells_own_bytes_from_shared_ones(
     title, *rows = agentix("cache", "list").stdout.splitlines()
     assert title.split() == ["BUNDLE", "NAME", "PLATFORM", "SIZE", "OWN", "USED"]
     assert sorted(row.split()[0] for row in rows) == sorted(refs)
+    (cache.root / "pushed").mkdir()
+    (cache.root / "pushed/registry.json").write_bytes(b"x" * 2_000_000)
+    notes = document(agentix("cache", "list", "--format", "json"))["notes"]
+    assert 2_000_000 <= notes < 2_010_000
+    assert "notes of builds and pushes, 2.0 MB" in agentix("cache", "list").stderr
     held = cache.open(refs[0])
     shown = document(agentix("cache", "list", "--format", "json"))["bundles"]
     assert {each["bundle"] for each in shown if each["in_use"]} == {held.ref}

@@ -193,6 +193,15 @@ def test_what_the_cache_has_of_a_bundle_is_not_fetched(
     assert (pulled.fetched, len(front.fetched())) == (0, 1), "it is there"
 
 
+def test_a_file_is_pulled_where_there_can_be_no_cache(
+    tar: Path, name: str, tmp_path: Path, cache: BundleCache
+) -> None:
+    push(tar, name, cache=cache)
+    (tmp_path / "file").touch()
+    pull(name, output=tmp_path / "out.tar", cache=BundleCache(tmp_path / "file/cache"))
+    assert (tmp_path / "out.tar").read_bytes() == tar.read_bytes()
+
+
 def test_a_large_bundle_takes_little_memory(
     name: str, workshop: Workshop, tmp_path: Path, cache: BundleCache, elsewhere: BundleCache
 ) -> None:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ssl
 import subprocess
+from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
+from yarl import URL
 
 from agentix.distribution import connection, pull, push
+from agentix.distribution.place import Place
 from agentix.errors import DistributionError
 from distribution.conftest import QUICK
 from distribution.front import Front
@@ -85,6 +89,21 @@ def test_another_machine_is_not_spoken_to_without_tls_unless_that_is_allowed(
         push(tar, name, cache=cache, patience=QUICK)
     assert front.seen == []
     assert push(tar, name, cache=cache, insecure=True, patience=QUICK).sent == 2
+
+
+async def test_a_registry_elsewhere_leads_nobody_to_what_listens_here_without_tls() -> None:
+    """What is sent there would be ours, and its answer is nobody's business."""
+    for host, followed in (("registry.example", False), ("localhost:5000", True)):
+        place = Place(host, "x", "1", None)
+        asking = connection.Connection(place, "", insecure=False, patience=QUICK)
+        for target in ("http://127.0.0.1:8080/x", "http://localhost/x", "http://[::1]:1/x"):
+            answer = SimpleNamespace(headers={"Location": target})
+            leads = partial(asking.location, answer, URL(f"https://{host}/v2/"))  # type: ignore[arg-type]
+            if followed:
+                assert str(leads()) == target
+            else:
+                with pytest.raises(DistributionError, match="without TLS"):
+                    leads()
 
 
 def test_a_proxy_is_used_but_not_for_this_machine(

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +27,7 @@ from agentix.bundle.locate import locate, opened
 from agentix.bundle.memory import Memory
 from agentix.bundle.objects import Objects
 from agentix.bundle.pipe import pumped
+from agentix.bundle.room import check_room
 from agentix.errors import BundleError
 from agentix.folders import cache_root, what_to_do
 from agentix.progress import SILENT
@@ -143,13 +144,24 @@ class BundleCache:
 
     @contextmanager
     def sharing(self, manifest: Manifest) -> Iterator[dict[str, Path]]:
-        """Give those store paths of *manifest* that are here already, by name, while they stay."""
-        with self._objects.used():
-            yield {
-                name: tree
-                for name, content in manifest.closure.items()
-                if name != manifest.root and (tree := self._objects.tree(name, content)).is_dir()
-            }
+        """Give those store paths of *manifest* that are here already, by name, while they stay.
+
+        That is none where there is no cache, and there cannot be one.
+        """
+        with ExitStack() as held:
+            try:
+                held.enter_context(self._objects.used())
+            except OSError:
+                yield {}
+                return
+            yield self._shared(manifest)
+
+    def _shared(self, manifest: Manifest) -> dict[str, Path]:
+        return {
+            name: tree
+            for name, content in manifest.closure.items()
+            if name != manifest.root and (tree := self._objects.tree(name, content)).is_dir()
+        }
 
     def _find(self, digest: str) -> CachedBundle:
         path = self._bundles / f"sha256-{digest}"
@@ -219,6 +231,9 @@ class BundleCache:
     def _place_for(self, manifest: Manifest) -> Iterator[Path]:
         """Give the folder in which that bundle is prepared, and keep what it may share."""
         with self._objects.used(), staging.hold(self._staging, _key(manifest)) as folder:
+            shared = self._shared(manifest)
+            new = [each for name, each in manifest.closure.items() if name not in shared]
+            check_room(folder, sum(content.size for content in new))
             yield folder
 
     def _unpack(

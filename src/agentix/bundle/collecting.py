@@ -7,17 +7,16 @@ deploys. What a process that is killed has not removed by then, the next one doe
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import time
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentix.bundle import staging
 from agentix.bundle.holding import last_used, unused
 from agentix.bundle.mounted import mounted
+from agentix.bundle.notes import forget
 from agentix.bundle.objects import Objects
 from agentix.bundle.usage import Usage, contents, entries, read_manifest, survey
 from agentix.errors import BundleError
@@ -55,7 +54,8 @@ def collect(
 
     With *max_size* (bytes of contents) also others, the one used longest ago first, until what is
     left is no more than that. What is in use stays, whatever its age. Store paths that no bundle
-    has, and what killed processes have left, go in any case. *dry_run* removes nothing.
+    has, and what killed processes have left, go in any case; notes of that age go, too. *dry_run*
+    removes nothing.
     Raises BundleError when the cache cannot be written to.
     """
     root = root.absolute()
@@ -69,6 +69,7 @@ def collect(
         removed, stayed = _remove(root, chosen)
     except OSError as error:
         raise _cannot(root, error) from error
+    forget(root, older_than=older_than, refs={path.name for path in entries(root)})
     left = survey(root).size
     return Collected(tuple(removed), (*kept, *stayed), max(0, before.size - left), left)
 
@@ -107,7 +108,8 @@ def _choose(
     now = time.time()
     for bundle in reversed(usage.bundles):
         too_much = max_size is not None and left > max_size
-        if not too_much and now - bundle.used < older_than:
+        # A clock that was wrong, or is, does not keep what is of no age.
+        if not too_much and max(0.0, now - bundle.used) < older_than:
             continue
         if bundle.in_use:
             kept.append(bundle)
@@ -138,8 +140,6 @@ def _remove(
         for bundle in chosen:
             (removed if _take(root, bundle, away) else stayed).append(bundle)
         _take_objects(root, objects, away)
-        _take_derived(root, {bundle.ref for bundle in removed}, away)
-        _forget(root / "memory", {path.name for path in entries(root)})
     return removed, stayed
 
 
@@ -150,10 +150,19 @@ def _take(root: Path, bundle: Deployed, away: Callable[[Path], None]) -> bool:
             # Only now: until here its user could make a mount, and be killed.
             if not free or last_used(bundle.path) > bundle.used or bundle.digest in mounted():
                 return False
+            # Before the bundle itself: whoever is killed in between has not forgotten them, and
+            # nobody who deploys it again meanwhile loses what he finds of it.
+            for path in _derived(root, bundle.ref):
+                away(path)
             away(bundle.path)
     except FileNotFoundError:
         pass  # somebody else has
     return True
+
+
+def _derived(root: Path, ref: str) -> list[Path]:
+    """Return what was made of a bundle."""
+    return [path for folder in DERIVED for path in (root / folder).glob(f"{ref}*")]
 
 
 def _take_objects(
@@ -174,21 +183,3 @@ def _take_objects(
         for path in found.values():
             if path in chosen:
                 away(path)
-
-
-def _take_derived(root: Path, refs: set[str], away: Callable[[Path], None]) -> None:
-    """Take what was made of bundles that are gone."""
-    for folder in DERIVED:
-        with suppress(FileNotFoundError):
-            for path in (root / folder).iterdir():
-                if path.name[:71] in refs:
-                    away(path)
-
-
-def _forget(memory: Path, refs: set[str]) -> None:
-    """Forget the files of bundles that are not here."""
-    with suppress(FileNotFoundError):
-        for note in memory.iterdir():
-            with suppress(OSError, ValueError, KeyError, TypeError):
-                if f"sha256-{json.loads(note.read_bytes())['sha256']}" not in refs:
-                    note.unlink()

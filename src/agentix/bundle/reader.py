@@ -23,7 +23,7 @@ from agentix.bundle.members import MembersNote
 from agentix.bundle.nar import Nar, OutOfOrder
 from agentix.bundle.tree import Kind
 from agentix.errors import BundleError
-from agentix.text import plain
+from agentix.text import plain, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -198,7 +198,7 @@ class _Unpacking:
             if current is None or parts[2] != current.top:
                 if current is not None:
                     current.close()
-                name, promised = self._next(plain(parts[2]))
+                name, promised = self._next(plain(parts[2], None))
                 known = self._known(name, promised) if len(parts) == 3 else None
                 if known is not None:
                     self._take(known)
@@ -220,7 +220,7 @@ class _Unpacking:
     def _next(self, name: str) -> tuple[str, StoreObject]:
         """Begin the store path *name*, which must be the next one that the manifest declares."""
         if name not in self._manifest.closure:
-            raise BundleError(f"store path {name!r} is not declared in the manifest")
+            raise BundleError(f"store path {quoted(name)} is not declared in the manifest")
         expected, promised = next(self._waiting, (None, None))
         if promised is None or expected != name:
             raise BundleError(f"store path {name!r} comes twice or out of order")

@@ -32,7 +32,7 @@ from agentix.progress import SILENT
 from agentix.text import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping
 
     from agentix.bundle.entry import CachedBundle
     from agentix.bundle.manifest import Manifest
@@ -117,6 +117,7 @@ def check_cache(
     usage = [(path, contents_of(read_manifest(path))) for path in places.values()]
     total = sum(sum(sizes.values()) for path, sizes in usage if not refs or path.name in refs)
     found: list[Checked] = []
+    intact: dict[str, Path] = {}
     with progress.step("verify", total=total, unit="bytes") as step:
         for ref in sorted(refs or places):
             try:
@@ -126,22 +127,29 @@ def check_cache(
                 continue
             differences = tuple(check_entry(entry, objects, step.advance))
             found.append(Checked(entry.path, entry.manifest.title, differences))
+            intact |= _intact(entry, differences)
         if not refs:
-            found += _check_objects(objects, found)
+            found += _check_objects(objects, intact)
         damaged = sum(1 for each in found if each.differences)
         step.outcome(f"{len(places)} bundles, {damaged} damaged" if damaged else "all intact")
     return found
 
 
-def _check_objects(objects: Objects, bundles: list[Checked]) -> list[Checked]:
-    """Compare shared store paths with what they were, but for those that were just read."""
-    intact: dict[str, Path] = {}
-    for each in bundles:
-        manifest = read_manifest(each.path)
-        different = {difference.store_path for difference in each.differences}
-        for name, content in manifest.closure.items() if manifest else ():
-            if name not in different:
-                intact[key(name, content)] = each.path / "nix/store" / name
+def _intact(entry: CachedBundle, differences: Collection[Difference]) -> dict[str, Path]:
+    """Return where those store paths are that were read and found intact, by what they are called.
+
+    That is among the shared ones.
+    """
+    different = {difference.store_path for difference in differences}
+    return {
+        key(name, content): entry.nix / "store" / name
+        for name, content in entry.manifest.closure.items()
+        if name not in different
+    }
+
+
+def _check_objects(objects: Objects, intact: Mapping[str, Path]) -> list[Checked]:
+    """Compare shared store paths with what they were, but for those whose files are *intact*."""
     found = []
     for called, path in sorted(objects.all().items()):
         with suppress(OSError, BundleError):

@@ -20,6 +20,7 @@ from agentix.bundle.cache import BundleCache
 from agentix.bundle.compression import is_compressed, tar_chunks
 from agentix.bundle.entry import parse_ref
 from agentix.bundle.locate import locate, opened
+from agentix.bundle.room import check_room
 from agentix.bundle.tree import CHUNK, Kind, contents, walk
 from agentix.errors import BundleError
 from agentix.progress import SILENT
@@ -140,10 +141,31 @@ def _tar(path: Path) -> Iterator[IO[bytes]]:
                 yield same
             return
         with tempfile.TemporaryFile() as copy:
-            for piece in tar_chunks(file):
-                copy.write(piece)
-            copy.flush()
+            _decompress(file, copy, path)
             yield copy
+
+
+def _decompress(file: int, copy: IO[bytes], path: Path) -> None:
+    """Fill *copy*, with no more than the bundle in *file* says that it is."""
+
+    def kept() -> Iterator[bytes]:
+        for piece in tar_chunks(file):
+            copy.write(piece)
+            yield piece
+
+    try:
+        manifest = reader.read_manifest(tar_chunks(file))
+        size = sum(content.size for content in manifest.closure.values())
+        check_room(Path(tempfile.gettempdir()), size)
+        reader.read_bundle(kept(), None)
+        copy.flush()
+    except BundleError as error:
+        raise BundleError(f"cannot read {path}: {error}") from error
+    except OSError as error:
+        raise BundleError(
+            f"cannot decompress {path} into {tempfile.gettempdir()}: {error.strerror or error};"
+            " set TMPDIR to a folder with room for it"
+        ) from error
 
 
 class _Tar:
@@ -195,7 +217,7 @@ class _Tar:
                 break
             parts = member.path.split(b"/")
             if parts[:2] == [b"nix", b"store"] and len(parts) == 3:
-                places[plain(parts[2])] = start
+                places[plain(parts[2], None)] = start
             position += member.size + archive.padding(member.size)
         missing = sorted(self.manifest.closure.keys() - places.keys())
         if missing:

@@ -26,16 +26,18 @@ def _cache() -> None:
 @app.command("list")
 def _list(form: FormatOption = Format.TEXT) -> None:
     """List the deployed bundles: their size, and how much of it no other bundle has."""
+    from agentix.bundle.notes import notes_size
     from agentix.bundle.usage import survey
     from agentix.folders import cache_root
 
-    usage = survey(cache_root())
+    usage, notes = survey(cache_root()), notes_size(cache_root())
     if form is Format.JSON:
         print_json(
             {
                 "cache": str(cache_root()),
                 "size": usage.size,
                 "unused": sum(usage.loose.values()),
+                "notes": notes,
                 "bundles": [_document(each, usage) for each in usage.bundles],
             }
         )
@@ -43,7 +45,10 @@ def _list(form: FormatOption = Format.TEXT) -> None:
     if usage.bundles:
         rows = [("BUNDLE", "NAME", "PLATFORM", "SIZE", "OWN", "USED")]
         print_table([*rows, *(_row(each, usage) for each in usage.bundles)])
-    typer.echo(f"{_several(len(usage.bundles))}, {amount(usage.size)} in {cache_root()}", err=True)
+    noted = f", and notes of builds and pushes, {amount(notes)}," if notes else ""
+    typer.echo(
+        f"{_several(len(usage.bundles))}, {amount(usage.size)}{noted} in {cache_root()}", err=True
+    )
 
 
 @app.command("verify")
@@ -96,9 +101,10 @@ def _gc(
     ] = False,
     form: FormatOption = Format.TEXT,
 ) -> None:
-    """Remove bundles that nobody uses, and what interrupted deploys have left.
+    """Remove bundles that nobody uses, what interrupted deploys have left, and old notes.
 
     A bundle is in use as long as a sandbox runs from it, and stays then, whatever its age.
+    Notes of builds and pushes only save time: a build looks anew, a push asks the registry.
     """
     from agentix.bundle.collecting import collect
     from agentix.bundle.usage import survey

@@ -211,7 +211,8 @@ class Connection:
         return target.with_fragment(None)
 
     def _check(self, url: URL) -> None:
-        plainly = self._insecure or is_loopback(url.host or "")
+        # A registry elsewhere has no business with what listens on this machine.
+        plainly = self._insecure or (self._is_here and is_loopback(url.host or ""))
         if url.scheme != "https" and not (url.scheme == "http" and plainly):
             raise DistributionError(
                 f"{self.place.host} leads to {plain(str(url.host))} without TLS, which is not safe;"
@@ -231,6 +232,11 @@ class Connection:
             f" {response.method} of {self.place.repository}"
         )
 
+    @property
+    def _is_here(self) -> bool:
+        """Whether the registry is on this machine."""
+        return is_loopback(URL(f"https://{self.place.listens}").host or "")
+
     def _proxy(self, url: URL) -> str | None:
         """Return the user's proxy for *url*; this machine is reached without."""
         host = url.host or ""
@@ -242,7 +248,7 @@ class Connection:
     async def _scheme(self) -> str:
         """Return ``https``, or ``http`` where that is allowed and nobody speaks TLS."""
         host = URL(f"https://{self.place.listens}")
-        if not (self._insecure or is_loopback(host.host or "")):
+        if not (self._insecure or self._is_here):
             return "https"
         try:
             async with asyncio.timeout(20):

@@ -18,6 +18,7 @@ from agentix.bundle.folder import write_all
 from agentix.bundle.frame import beginning, ending
 from agentix.bundle.parts import store_tar
 from agentix.bundle.reader import read_bundle
+from agentix.bundle.room import check_room
 from agentix.bundle.writer import replacing_whole
 from agentix.distribution import artifact
 from agentix.distribution.artifact import (
@@ -239,7 +240,10 @@ def _write(offer: _Offer, source: _Source, cache: BundleCache, output: Path) -> 
         platform = bundle.platform.replace("/", "-")
         output = output / f"{bundle.name}-{bundle.version}-{platform}.bundle.tar"
     compressor = Compressor() if output.name.endswith(SUFFIX) else None
+    size = sum(content.size for content in offer.bundle.closure.values())
     with cache.sharing(offer.bundle) as known, replacing_whole(output) as file:
+        if compressor is None:
+            check_room(output.parent, size)
 
         def kept() -> Iterator[bytes]:
             for chunk in source.tar(known):
