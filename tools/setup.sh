@@ -60,7 +60,9 @@ tests() {
     # Only root can make another Debian's root.
     [ "$(id -u)" != 0 ] || command -v debootstrap >/dev/null || (install debootstrap) ||
         say "debootstrap: cannot be installed; its test is skipped"
-    command -v skopeo >/dev/null || (install skopeo) || say "skopeo: cannot be installed; its tests are skipped"
+    for program in skopeo npm zstd openssl; do
+        command -v "$program" >/dev/null || (install "$program") || say "$program: cannot be installed; its tests are skipped"
+    done
     docker_engine
     podman_programs
     far_programs
@@ -86,7 +88,6 @@ far_programs() {
     set --
     command -v ip >/dev/null || set -- "$@" iproute2
     command -v nsenter >/dev/null || set -- "$@" util-linux
-    command -v openssl >/dev/null || set -- "$@" openssl
     command -v ssh >/dev/null || set -- "$@" openssh-client
     command -v sshd >/dev/null || set -- "$@" openssh-server
     [ $# = 0 ] || (install "$@") || say "engines of other machines: $* cannot be installed; tests that need them are skipped"
