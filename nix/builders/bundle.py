@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-from email.parser import BytesParser
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,9 +111,11 @@ def info(config: dict[str, Any], toolchain: dict[str, Any], site: Path) -> dict[
     about = config["about"]
     found = metadata(site)
     names = {normal(p["package"]) for p in about["packages"]}
-    tools: dict[str, list[str]] = {}
-    for root in ([config["tools"]] if config["tools"] else []) + config["npm"]:
-        tools |= licences_of(Path(root) / LICENCES)
+    # A package of Debian and one of npm may have one name.
+    debs = licences_of(Path(config["tools"], LICENCES)) if config["tools"] else {}
+    npm: dict[str, list[str]] = {}
+    for root in config["npm"]:
+        npm |= licences_of(Path(root, LICENCES))
     return {
         "format": 2,
         "name": about["name"],
@@ -128,7 +129,7 @@ def info(config: dict[str, Any], toolchain: dict[str, Any], site: Path) -> dict[
         "packages": by_name(
             package(p, found.get(normal(p["package"])), names) for p in about["packages"]
         ),
-        "tools": by_name(tool(t, tools) for t in about["tools"]),
+        "tools": by_name(tool(t, npm if t.get("kind") == "npm" else debs) for t in about["tools"]),
         "base": by_name(tool(t, toolchain["licences"]) for t in about["base"]),
         **({"plugins": about["plugins"]} if about.get("plugins") else {}),
     }
@@ -148,7 +149,7 @@ def metadata(site: Path) -> dict[str, Message]:
     """Return the METADATA of every distribution in the environment, by normal name."""
     found = {}
     for file in sorted(site.glob("*.dist-info/METADATA")):
-        message = BytesParser().parsebytes(file.read_bytes(), headersonly=True)
+        message = licences.parse_metadata(file.read_bytes())
         found[normal(message["Name"] or "")] = message
     return found
 

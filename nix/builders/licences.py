@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import re
+from email.parser import Parser
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +23,28 @@ _CLASSIFIER = "License ::"
 _COMMON = re.compile(r"/usr/share/common-licenses/([A-Za-z]+(?:-[0-9]+(?:\.[0-9]+)?)?)")
 # CPython's copyright file is prose, and names no licence but those of its parts.
 _PYTHON = re.compile(r"PYTHON SOFTWARE FOUNDATION LICENSE VERSION 2")
+# Licences that prose quotes, or names without referring to their text. Runs of white space are one.
+_QUOTED = {
+    "MIT": "Permission is hereby granted, free of charge, to any person obtaining a copy of this",
+    "ISC": "Permission to use, copy, modify, and/or distribute this software for any purpose with",
+    "Apache-2.0": "Apache License Version 2.0",
+    "LGPL-2.1+": "GNU Lesser General Public License, version 2.1 (or, at your option, any later",
+}
+# gcc's packages refer to the copyright file of one that has nothing else, and that no bundle has
+# (see needs.toml). It says this of their parts; the first pattern that fits a package counts.
+_GCC_BASE = "gcc-[0-9]*-base"
+_OF_GCC = {
+    "libquadmath*": "LGPL-2.1+",
+    "lib*san[0-9]*": "Apache-2.0 WITH LLVM-exception",
+    "libcc1-*": "GPL-3+",
+    "lib*": "GPL-3.0-or-later WITH GCC-exception-3.1",
+    "*": "GPL-3+",
+}
+
+
+def parse_metadata(data: bytes) -> Message:
+    """Return the headers of a wheel's METADATA, all of them text whatever they hold."""
+    return Parser().parsestr(data.decode("utf-8", "replace"), headersonly=True)
 
 
 def of_metadata(message: Message) -> list[str]:
@@ -50,48 +74,59 @@ def of_npm(package: dict[str, Any]) -> list[str]:
     )
 
 
-def of_debian(root: Path, package: str) -> list[str]:
-    """Return the names in the copyright file of *package*, one of those unpacked below *root*."""
-    for documentation in ("usr/share/doc", "share/doc"):
-        file = root / documentation / package / "copyright"  # the folder may be a link to another's
-        if file.is_file():
-            return of_copyright(file.read_text("utf-8", "replace"))
-    return []
-
-
 class Debian:
-    """The licences of Debian packages that are unpacked one after the other, and then pruned."""
+    """The licences of Debian packages, read from where each was unpacked to."""
 
     def __init__(self) -> None:
         self._names: dict[str, list[str]] = {}
-        self._shared: dict[str, str] = {}
+        self._refers: dict[str, str] = {}
 
-    def add(self, part: Path, package: str) -> None:
-        """Read what *package*, unpacked into *part*, says; some refer to another package."""
-        self._names[package] = of_debian(part, package)
+    def add(self, root: Path, package: str) -> None:
+        """Read what *package*, unpacked into *root*, says; some refer to another package."""
+        self._names[package] = []
         for documentation in ("usr/share/doc", "share/doc"):
-            folder = part / documentation / package
-            if folder.is_symlink():
-                self._shared[package] = folder.readlink().name
+            folder = root / documentation / package
+            if (file := folder / "copyright").is_file():
+                self._names[package] = of_copyright(file.read_text("utf-8", "replace"))
+            elif folder.is_symlink():
+                self._refers[package] = folder.readlink().name
+
+    def names(self) -> dict[str, list[str]]:
+        """Return the names by package, when all have been added."""
+        return {package: self._of(package) for package in sorted(self._names)}
 
     def write(self, file: Path) -> None:
         """Write the names by package, as the bundle's step reads them."""
-        shared = {name: self._names.get(other, []) for name, other in self._shared.items()}
-        value = {name: own or shared.get(name, []) for name, own in self._names.items()}
-        file.write_text(json.dumps(value, sort_keys=True) + "\n")
+        file.write_text(json.dumps(self.names(), sort_keys=True) + "\n")
+
+    def _of(self, package: str) -> list[str]:
+        seen = [package]
+        while (other := self._refers.get(seen[-1])) is not None and other not in seen:
+            seen.append(other)
+        if seen[-1] not in self._names and fnmatchcase(seen[-1], _GCC_BASE):
+            return [
+                next(name for pattern, name in _OF_GCC.items() if fnmatchcase(package, pattern))
+            ]
+        return self._names.get(seen[-1], [])
 
 
 def of_copyright(text: str) -> list[str]:
     """Return the names in a copyright file: of its paragraphs on files, where it has such.
 
     A file in prose has none. Then these are the licences to whose text it refers, below
-    ``common-licenses/``: that much is known of it.
+    ``common-licenses/``, and those that it quotes: that much is known of it.
     """
-    if text.startswith("Format:"):
+    if re.search(r"^Format:", text.partition("\n\n")[0], re.MULTILINE):
         return _names(_atoms(_declared(text)))
     if _PYTHON.search(text):
         return ["PSF-2.0"]
-    return _names(f"common-licenses/{name}" for name in sorted(set(_COMMON.findall(text))))
+    prose = " ".join(text.split())
+    return _names(
+        [
+            *(f"common-licenses/{name}" for name in sorted(set(_COMMON.findall(text)))),
+            *sorted(name for name, words in _QUOTED.items() if words in prose),
+        ]
+    )
 
 
 def _declared(text: str) -> list[str]:

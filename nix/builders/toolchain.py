@@ -157,11 +157,14 @@ def describe(config: dict[str, Any], root: Path, path: Path) -> None:
     versions = {package["package"]: package["version"] for package in config["packages"]}
     if name not in versions:
         step.fail(f"the toolchain {config['name']} does not have the package {name}")
+    licensed = licences.Debian()
+    for package in versions:
+        licensed.add(root, package)
     value = {
         "name": config["name"],
         "python": versions[name].split("-")[0],
         "libc": f"glibc {config['glibc']}",
-        "licences": {name: licences.of_debian(root, name) for name in sorted(versions)},
+        "licences": licensed.names(),
     }
     path.write_text(json.dumps(value, indent=2) + "\n")
 

@@ -88,6 +88,33 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
+def test_metadata_in_other_letters_ends_no_build(
+    tmp_path: Path, parts: dict[str, Any], run_step: Callable[..., Any]
+) -> None:
+    (file,) = (Path(parts["environment"]) / SITE).glob("alpha-1.dist-info/METADATA")
+    lines = ["Name: alpha", "License: Zürich Licence", "Classifier: License :: Ö", "", "Größe"]
+    file.write_bytes("\n".join([*lines, "Requires-Dist: zeta-zeta"]).encode() + b"\xff")
+    done = run_step("bundle.py", parts, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    alpha, _ = json.loads((tmp_path / "out/info.json").read_text())["packages"]
+    assert (alpha["name"], alpha["licences"], alpha["requires"]) == ("alpha", [], [])
+
+
+def test_packages_of_debian_and_of_npm_may_have_one_name(
+    tmp_path: Path, parts: dict[str, Any], run_step: Callable[..., Any]
+) -> None:
+    (tmp_path / "npm/bin").mkdir(parents=True)
+    (tmp_path / "npm/licences.json").write_text('{"jq": ["ISC"]}')
+    parts["npm"] = [str(tmp_path / "npm")]
+    parts["about"]["tools"].append(
+        {"package": "jq", "version": "9", "kind": "npm", **wheel("jq-9.tgz")}
+    )
+    done = run_step("bundle.py", parts, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    tools = json.loads((tmp_path / "out/info.json").read_text())["tools"]
+    assert {tool["version"]: tool["licences"] for tool in tools} == {"1.6": ["Expat"], "9": ["ISC"]}
+
+
 def test_info_tells_all_there_is_to_know(
     tmp_path: Path, parts: dict[str, Any], run_step: Callable[..., Any]
 ) -> None:

@@ -120,6 +120,73 @@ def test_packages_of_one_source_share_what_one_of_them_says(
     assert found["three"] == []
 
 
+def test_packages_refer_to_one_another_along_any_way_also_in_circles(
+    builders: SimpleNamespace, tmp_path: Path
+) -> None:
+    licensed = builders.licences.Debian()
+    links = {"a": "b", "b": "c", "x": "y", "y": "x", "lost": "elsewhere"}
+    for name, other in links.items():
+        (tmp_path / name / "share/doc").mkdir(parents=True)
+        (tmp_path / name / "share/doc" / name).symlink_to(f"../doc/{other}")
+        licensed.add(tmp_path / name, name)
+    (tmp_path / "c/usr/share/doc/c").mkdir(parents=True)
+    (tmp_path / "c/usr/share/doc/c/copyright").write_text(MACHINE_READABLE)
+    licensed.add(tmp_path / "c", "c")
+    assert licensed.names() == {"a": NAMES, "b": NAMES, "c": NAMES, "lost": [], "x": [], "y": []}
+
+
+def test_gccs_packages_have_licences_though_no_bundle_has_the_file(
+    builders: SimpleNamespace, tmp_path: Path
+) -> None:
+    licensed = builders.licences.Debian()
+    exception = ["GPL-3.0-or-later WITH GCC-exception-3.1"]
+    expected = {
+        "cpp-12": ["GPL-3+"],
+        "gcc-12": ["GPL-3+"],
+        "libasan8": ["Apache-2.0 WITH LLVM-exception"],
+        "libcc1-0": ["GPL-3+"],
+        "libgcc-12-dev": exception,
+        "libgcc-s1": exception,
+        "libquadmath0": ["LGPL-2.1+"],
+        "libstdc++6": exception,
+    }
+    for name in expected:
+        (tmp_path / name / "share/doc").mkdir(parents=True)
+        (tmp_path / name / "share/doc" / name).symlink_to("gcc-12-base")
+        licensed.add(tmp_path / name, name)
+    assert licensed.names() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (
+            "Source: x\n\nPermission is hereby granted, free of charge, to any\nperson obtaining\n"
+            "  a copy of this software and associated documentation files",
+            ["MIT"],
+        ),
+        (
+            "The overall license is the GNU Lesser General Public\nLicense, version 2.1 (or, at "
+            "your option, any later version); see /usr/share/common-licenses/ .",
+            ["LGPL-2.1+"],
+        ),
+        ("Upstream-Name: x\n" + MACHINE_READABLE, NAMES),
+        ("It is free.", []),
+    ],
+)
+def test_a_file_of_another_form_tells_what_it_quotes(
+    builders: SimpleNamespace, text: str, names: list[str]
+) -> None:
+    assert builders.licences.of_copyright(text) == names
+
+
+def test_metadata_may_hold_any_letters(builders: SimpleNamespace) -> None:
+    data = "Name: x\nLicense: Licença\nClassifier: License :: Ö\n\nText".encode() + b"\xff"
+    message = builders.licences.parse_metadata(data)
+    assert (message["Name"], message["License"]) == ("x", "Licença")
+    assert builders.licences.of_metadata(message) == []
+
+
 def test_hostile_names_are_left_out(builders: SimpleNamespace) -> None:
     assert metadata(builders, "License: \x1b[31mred") == []
     many = "Format: x\n\n" + "\n\n".join(f"Files: {n}\nLicense: L-{n}" for n in range(1000))
