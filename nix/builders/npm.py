@@ -10,6 +10,7 @@ import json
 import os
 import re
 import shutil
+import subprocess
 import tarfile
 import zlib
 from pathlib import Path, PurePosixPath
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
-NODE = re.compile(rb"#!\s*(\S*/)?(env\s+(-S\s+)?(\S+=\S+\s+)*)?node(js)?(?=\s|$)")
+NODE = re.compile(rb"#!\s*(\S*/)?(env\s+(-S\s+)?([^\s=]+=\S+\s+)*)?node(js)?(?=\s|$)")
 ORIGIN = ("$ORIGIN", "${ORIGIN}")
 CHUNK = 1024 * 1024
 
@@ -105,7 +106,10 @@ def relocate(tree: Path, config: dict[str, Any]) -> None:
         kept = [folder for folder in linked.search if folder.startswith(ORIGIN)]
         search = ":".join(dict.fromkeys([*kept, libraries]))
         loader = f"{libraries}/{config['loader']}"
-        patch(path, search, loader if linked.interpreter else None, config["patchelf"])
+        try:
+            patch(path, search, loader if linked.interpreter else None, config["patchelf"])
+        except subprocess.CalledProcessError as error:
+            step.fail(f"{path.relative_to(tree)} of {config['name']} cannot be relocated: {error}")
 
 
 def ours(linked: elf.Elf, config: dict[str, Any]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import struct
 import subprocess
 from typing import TYPE_CHECKING
 
@@ -18,8 +20,11 @@ def patch(path: Path, search: str, loader: str | None, patchelf: str) -> None:
 
     *patchelf* is the folder of that program. CalledProcessError when the file is damaged.
     """
-    if path.stat().st_size > LARGE and graft.graft(path, loader or "", search):
-        return
+    if path.stat().st_size > LARGE:
+        # Nothing of a damaged file has changed; patchelf says what is wrong with it.
+        with contextlib.suppress(KeyError, StopIteration, ValueError, struct.error):
+            if graft.graft(path, loader or "", search):
+                return
     command = ["--force-rpath", "--set-rpath", search]
     if loader is not None:
         command += ["--set-interpreter", loader]

@@ -6,6 +6,7 @@ no network, and an environment of exactly its locked requirements.
 
 from __future__ import annotations
 
+import lzma
 import os
 import re
 import shutil
@@ -31,6 +32,18 @@ if TYPE_CHECKING:
 
 EPOCH = 315532800
 CHUNK = 4 * 1024 * 1024  # bytes
+# What reading an archive raises that is cut off, damaged, hostile or encrypted.
+UNUSABLE = (
+    lzma.LZMAError,
+    tarfile.TarError,
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    KeyError,
+    OSError,
+    RuntimeError,
+    ValueError,
+)
 # Distinct below the build folder, so that finding the path in a wheel means that it leaked.
 WORKSHOP = "agentix-workshop"
 
@@ -79,7 +92,7 @@ def unpacked(project: str, archive: Path, folder: Path) -> Path:
                 if hasattr(tarfile, "data_filter"):  # nothing outside of the folder, no devices
                     tar.extraction_filter = tarfile.data_filter
                 tar.extractall(folder)  # noqa: S202 - likewise
-    except (tarfile.TarError, zipfile.BadZipFile, zlib.error, OSError, ValueError) as error:
+    except UNUSABLE as error:
         reason = " ".join(str(error).split())
         step.fail(f"the source archive of the project {project} cannot be unpacked: {reason}")
     tops = list(folder.iterdir())

@@ -8,6 +8,7 @@ interpreter is the environment's, which does not exist yet.
 from __future__ import annotations
 
 import json
+import lzma
 import os
 import subprocess
 import sys
@@ -46,6 +47,7 @@ LIBRARIES = ".libraries.json"
 # zipfile's, of a member that is encrypted or compressed in a way that it does not know.
 UNUSABLE = (
     InstallerError,
+    lzma.LZMAError,
     zipfile.BadZipFile,
     zlib.error,
     AssertionError,
@@ -159,11 +161,14 @@ class Relocation:
             lacks = [
                 name
                 for name in needed
-                if name not in offered and not Path(self._libraries, name).exists()
+                if _is_name(name)
+                and name not in offered
+                and not Path(self._libraries, name).exists()
             ]
             if lacks:
                 lacking[str(path.relative_to(root))] = lacks
-        return {"lacks": lacking, "offers": sorted(name for name in offered if ".so" in name)}
+        offers = sorted(name for name in offered if ".so" in name and _is_name(name))
+        return {"lacks": lacking, "offers": offers}
 
     def _search(self, linked: elf.Elf) -> str | None:
         """Return the search path that a file is to have, None where it may stay as it is."""
@@ -175,6 +180,11 @@ class Relocation:
     def _is_ours(self, linked: elf.Elf) -> bool:
         """Say whether it is a program that the toolchain's loader is to load."""
         return linked.interpreter is not None and Path(linked.interpreter).name == self._loader
+
+
+def _is_name(library: str) -> bool:
+    """Say whether anything can be called like that; what a damaged file says may be no name."""
+    return len(library) < 256 and library.isascii() and library.isprintable() and "/" not in library
 
 
 def _is_elsewhere(origin: Path, folder: str) -> bool:
@@ -212,6 +222,12 @@ def main() -> None:
         step.fail(f"{name} is not a usable wheel: {error}; pin another version")
     except subprocess.CalledProcessError as error:
         step.fail(f"{name} cannot be relocated: {error}")
+    for note in (SPREAD, LIBRARIES):
+        if os.path.lexists(root / note):
+            step.fail(
+                f"{name} brings a file {note}, which environments take for a note of ours; "
+                "pin another version"
+            )
     site = root / f"lib/python{config['python']}/site-packages"
     site.mkdir(parents=True, exist_ok=True)
     spread(relocate.outward, site, root / SPREAD)

@@ -4,13 +4,14 @@ import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+import pytest
+
 from agentix.build.lacking import tell_lacks
+from agentix.errors import BundleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-
-    import pytest
 
     from agentix.progress import Step
 
@@ -65,6 +66,19 @@ def test_each_library_is_named_with_wheel_and_file_and_with_what_to_do(tmp_path:
         "warning: jax-1.0: gpu.so needs libcuda.so.1, which nothing in the bundle has; it comes "
         "with the driver of a GPU, in images that have one",
     ]
+
+
+def test_names_are_harmless_to_a_terminal(tmp_path: Path) -> None:
+    (line,) = tell(lack(tmp_path, ("cv-4.0", "cv\x1b[31m2\n.so", "libGL.so.1")))
+    assert line.startswith("warning: cv-4.0: cv\\x1b[31m2\\n.so needs libGL.so.1")
+
+
+@pytest.mark.parametrize("text", ["", "{}", '[{"wheel": 1}]', "[" * 5000, '["\\udcff"]'])
+def test_what_is_no_such_list_is_one_line(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lacking.json").write_text(text)
+    with pytest.raises(BundleError, match=r"cannot read .*lacking\.json") as caught:
+        tell(tmp_path)
+    assert "\n" not in str(caught.value)
 
 
 def test_the_package_is_looked_up_in_the_suite(tmp_path: Path) -> None:

@@ -121,3 +121,15 @@ def test_large_programs_of_npm_are_grafted(
     after = builders.elf.read(program)
     assert after.interpreter == f"/toolchain/lib/{config['loader']}"
     assert after.rpath == "/toolchain/lib"
+
+
+def test_what_is_damaged_is_left_for_patchelf_to_name(
+    builders: SimpleNamespace, program: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(builders.patch, "LARGE", 0)
+    program.write_bytes(program.read_bytes()[:700])
+    (tmp_path / "patchelf/bin").mkdir(parents=True)
+    (tmp_path / "patchelf/bin/patchelf").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "patchelf/bin/patchelf").chmod(0o755)
+    with pytest.raises(subprocess.CalledProcessError):
+        builders.patch.patch(program, "/lib", "/loader", str(tmp_path / "patchelf"))

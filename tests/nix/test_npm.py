@@ -103,6 +103,9 @@ def test_a_native_program_is_relocated_and_offered(
         ("#!/usr/bin/node\n", "#!/node/bin/node\n"),
         ("#!/usr/bin/env nodemon\n", "#!/usr/bin/env nodemon\n"),
         ("#!/bin/sh\n", "#!/bin/sh\n"),
+        ("#!/usr/bin/env -S A=1 B=x=y node\n", "#!/node/bin/node\n"),
+        # Which sign separates name and value must not be tried in every way.
+        ("#!/usr/bin/env " + "a====== " * 60 + "\n", "#!/usr/bin/env " + "a====== " * 60 + "\n"),
     ],
 )
 def test_what_node_runs_is_run_by_the_bundles_node(

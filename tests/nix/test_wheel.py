@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 import os
 import re
+import zipfile
 from base64 import urlsafe_b64encode
 from hashlib import sha256
 from pathlib import Path
@@ -192,7 +193,7 @@ def test_packages_that_look_into_other_wheels_are_noted(
     "damage",
     [
         *("not a zip", "cut off", "bit flipped", "encrypted", "compressed oddly"),
-        *("no WHEEL", "no RECORD", "outside", "of the future"),
+        *("no WHEEL", "no RECORD", "outside", "of the future", "bit flipped in lzma"),
     ],
 )
 def test_a_wheel_that_cannot_be_used_is_one_sentence(
@@ -205,12 +206,18 @@ def test_a_wheel_that_cannot_be_used_is_one_sentence(
         files["a-1.0.dist-info/WHEEL!"] = "Wheel-Version: 2.0\nRoot-Is-Purelib: true\n"
     without = {"no WHEEL": "WHEEL", "no RECORD": "RECORD", "of the future": "WHEEL"}.get(damage)
     wheel = make_wheel(tmp_path / "wheels", "a", files, without=without)
+    if damage == "bit flipped in lzma":
+        with zipfile.ZipFile(wheel) as old:
+            members = {name: old.read(name) for name in old.namelist()}
+        with zipfile.ZipFile(wheel, "w", zipfile.ZIP_LZMA) as archive:
+            for name, content in members.items():
+                archive.writestr(name, content)
     data = bytearray(wheel.read_bytes())
     if damage == "not a zip":
         data[:] = b"<html>"
     elif damage == "cut off":
         del data[len(data) // 2 :]
-    elif damage == "bit flipped":
+    elif damage.startswith("bit flipped"):
         data[60] ^= 0xFF
     elif damage in {"encrypted", "compressed oddly"}:
         field, bits = (8, 0x01) if damage == "encrypted" else (10, 0x40)
@@ -231,8 +238,9 @@ def test_a_wheel_notes_the_libraries_that_it_lacks_and_those_that_others_may_nee
     install: Callable[..., Any],
 ) -> None:
     needed = ("libc.so.6", "libown-1.so", "libGL.so.1", "libother.so.2")
+    odd = ("lib\x1b[31m.so", "é.so", "../x.so", "x" * 256)
     files = {
-        "some/_native.so": make_elf(needed=("/toolchain/lib/x", *needed)),
+        "some/_native.so": make_elf(needed=("/toolchain/lib/x", *odd, *needed)),
         "some.libs/libown-1.so": make_elf(),
         "some/plain.py": "",
     }
@@ -242,8 +250,20 @@ def test_a_wheel_notes_the_libraries_that_it_lacks_and_those_that_others_may_nee
     assert noted["offers"] == ["_native.so", "libown-1.so"]
     (lacking,) = noted["lacks"].items()
     assert lacking[0] == f"{SITE}/some/_native.so"
-    assert {"libGL.so.1", "libother.so.2"} <= {*lacking[1]}
-    assert "libown-1.so" not in lacking[1]
+    assert lacking[1] == ["libc.so.6", "libGL.so.1", "libother.so.2"]
+
+
+@pytest.mark.parametrize("note", [".libraries.json", ".spread"])
+def test_a_wheel_cannot_write_our_notes(
+    tmp_path: Path, make_wheel: Callable[..., Path], install: Callable[..., Any], note: str
+) -> None:
+    done = install(make_wheel(tmp_path, "sly", {f"sly-1.0.data/data/{note}": "{}", "sly.py": ""}))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line == (
+        f"sly-1.0-py3-none-any.whl brings a file {note}, "
+        "which environments take for a note of ours; pin another version"
+    )
 
 
 def test_a_pure_wheel_notes_no_libraries(

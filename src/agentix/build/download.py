@@ -17,6 +17,7 @@ from yarl import URL
 from agentix.errors import FetchError
 from agentix.folders import what_to_do
 from agentix.patience import TRANSIENT, Patience, retry_after
+from agentix.text import plain
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -34,7 +35,10 @@ _PATIENCE = Patience()
 
 def shown(address: str) -> str:
     """Return *address* as a message may show it: without credentials and signed queries."""
-    return str(URL(address).with_user(None).with_query(None).with_fragment(None))
+    try:
+        return str(URL(address).with_user(None).with_query(None).with_fragment(None))
+    except ValueError:  # it is none
+        return plain(address.rpartition("@")[2].partition("?")[0])
 
 
 class Gone(FetchError):  # noqa: N818 - what a caller handles is the state of the file

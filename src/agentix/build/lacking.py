@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
-from agentix.errors import AgentixError
+from agentix.errors import AgentixError, BundleError
 from agentix.platforms import PLATFORMS
-from agentix.validation import Strict
+from agentix.text import plain
+from agentix.validation import Strict, first_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -37,6 +38,11 @@ def read_lacks(environment: Path) -> list[Lack]:
         return TypeAdapter(list[Lack]).validate_json((environment / _FILE).read_bytes())
     except FileNotFoundError:
         return []
+    except ValidationError as error:
+        raise BundleError(
+            f"cannot read {environment / _FILE}: {first_fault(error)}; is this agentix whole? "
+            "reinstall it"
+        ) from error
 
 
 def tell_lacks(
@@ -55,7 +61,7 @@ def tell_lacks(
     lines = list(_lines(lacks, packages))
     for line in lines[:_SHOWN]:
         with progress.step("build") as step:
-            step.outcome(f"warning: {line}")
+            step.outcome(f"warning: {plain(line, None)}")
     if more := lines[_SHOWN:]:
         with progress.step("build") as step:
             step.outcome(f"warning: {len(more)} more libraries are lacking")

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from aiohttp import web
+from mirror.server import serving
 
 from agentix.build.debian import archive, signature
 from agentix.build.debian.archive import Archive, find_mirror
@@ -211,6 +213,44 @@ async def test_a_mirror_without_the_suite_and_no_mirror_at_all_are_one_line(
     assert "check the network, or set AGENTIX_DEBIAN_MIRROR" in message
 
 
+async def test_credentials_of_a_mirror_are_not_told(mirror: Mirror, cache: Path) -> None:
+    address = mirror.address.replace("//", "//user:secret@")
+    assert await packages(Archive(address, cache, KEYRING))  # it is used all the same
+    messages = [
+        await refused(Archive(address, cache, KEYRING), "nosuch"),
+        await refused(Archive(address, cache, cache / "nokeyring")),
+    ]
+    mirror.stop()
+    messages.append(await refused(Archive(address, cache, KEYRING), "nosuch"))
+    for message in messages:
+        assert mirror.address in message
+        assert "secret" not in message
+
+
+@pytest.mark.parametrize("address", ["nonsense", "ftp://a.example/debian", "http://[x"])
+async def test_a_mirror_that_is_no_address_is_one_line(cache: Path, address: str) -> None:
+    message = await refused(Archive(address, cache, KEYRING))
+    assert "set AGENTIX_DEBIAN_MIRROR" in message
+    assert "\n" not in message
+
+
+async def test_an_answer_without_an_end_is_not_kept_in_memory(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archive, "_LARGEST", 1_000_000)
+    with serving() as server:
+        server.offer("/dists/sample/InRelease", b"", endless)
+        message = await refused(Archive(server.address, cache, KEYRING))
+    assert "has more than 1000000 bytes" in message
+
+
+async def endless(request: web.Request, content: bytes) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    while True:
+        await response.write(bytes(100_000))
+
+
 async def test_a_cache_that_cannot_be_written_is_one_line(mirror: Mirror, cache: Path) -> None:
     reader = Archive(mirror.address, cache, KEYRING)
     cache.rmdir()
@@ -272,6 +312,7 @@ async def test_what_apt_complains_of_is_said(
         ),
         ("|bookworm-security|http://a/s/\n|bookworm|https://b/debian\n", "https://b/debian"),
         ("Debian|bookworm|cdrom://x/\n", None),
+        ("\nodd\nDebian|bookworm|http://c/debian/\n", "http://c/debian"),
         ("", None),
     ],
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -120,6 +121,25 @@ def test_an_install_script_that_would_matter_is_told(registry: NpmRegistry, tmp_
     registry.offer(manifest("b", scripts={"test": "x"}))
     found = lock(tmp_path, "tool@1.0.0", "native@1.0.0")
     assert found.scripted == ["a@1.0.0", "tool@1.0.0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "program", "reason"),
+    [
+        ("tool", "../x", "programs.../x.[key]: must be a plain file name"),
+        ("tool", "a\x1b[31m", "must be a plain file name"),
+        ("t" * 214, "x", "must be at most 211 characters long"),
+    ],
+)
+def test_names_that_no_lock_may_hold_are_refused_in_one_line(
+    registry: NpmRegistry, tmp_path: Path, name: str, program: str, reason: str
+) -> None:
+    registry.offer(manifest(name, bin={program: "x.js"}), {"x.js": NODE})
+    with pytest.raises(
+        LockError, match=f"cannot lock {name}@1.0.0: .*{re.escape(reason)}"
+    ) as caught:
+        lock(tmp_path, f"{name}@1.0.0")
+    assert str(caught.value).isprintable()
 
 
 def test_a_release_that_is_not_there_is_told(registry: NpmRegistry, tmp_path: Path) -> None:

@@ -175,6 +175,41 @@ def test_a_wheel_that_is_none_is_named(server: Server, tmp_path: Path) -> None:
         assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("first", [5 * 1024**3, 10**30])
+def test_a_part_from_nowhere_is_refused(server: Server, tmp_path: Path, first: int) -> None:
+    async def lying(request: web.Request, content: bytes) -> web.StreamResponse:
+        said = f"bytes {first}-{first + 9}/{first + 10}"
+        return web.Response(status=206, body=b"0123456789", headers={"Content-Range": said})
+
+    made = wheel(tmp_path, {})
+    with pytest.raises(LockError, match=f"cannot read {made.file}: it is larger than"):
+        needs(tmp_path, made, served(server, tmp_path, made, lying))
+
+
+def test_a_list_of_files_that_would_fill_the_memory_is_refused(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentix.build.lock.remote_zip._LARGEST_LIST", 1000)
+    made = wheel(tmp_path, {f"{n:0100}": "" for n in range(10)})
+    with pytest.raises(LockError, match="its list of files has more than 1000 bytes"):
+        needs(tmp_path, made, served(server, tmp_path, made, parts))
+
+
+def test_damage_of_every_kind_of_compression_is_one_line(tmp_path: Path) -> None:
+    for kind in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        made = wheel(tmp_path, {})
+        file = tmp_path / made.file
+        with zipfile.ZipFile(file, "w", kind) as archive:
+            archive.writestr("acme-1.0.dist-info/entry_points.txt", ENTRY * 9)
+        data = bytearray(file.read_bytes())
+        start = 30 + len("acme-1.0.dist-info/entry_points.txt")
+        data[start : start + 20] = b"\xff" * 20
+        file.write_bytes(data)
+        with pytest.raises(LockError, match=f"cannot read {made.file}") as caught:
+            needs(tmp_path, made, file.as_uri())
+        assert "\n" not in str(caught.value)
+
+
 def tree(tmp_path: Path, toml: str, value: str = "acme.tools") -> Path:
     root = tmp_path / "plug"
     (root / "src/acme/tools").mkdir(parents=True)

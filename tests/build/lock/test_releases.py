@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import tarfile
 import zipfile
@@ -277,10 +278,36 @@ def test_submodules_belong_to_a_commit_and_history_does_not(tmp_path: Path) -> N
     assert not (tmp_path / "none").exists()
 
 
+def damaged_xz() -> bytes:
+    """Return an archive whose damage shows only when most of it has been read."""
+    stream = BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:xz") as tar:
+        for number in range(2):
+            member = tarfile.TarInfo(f"some_dep-1.0/{number}")
+            member.size = 1_000_000
+            tar.addfile(member, BytesIO(random.Random(number).randbytes(member.size)))
+    data = bytearray(stream.getvalue())
+    data[1_500_000:1_500_100] = bytes(100)
+    return bytes(data)
+
+
+def long_header() -> bytes:
+    """Return an archive with a header that would be read whole."""
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 64 * 1024**2
+    stream = BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("some_dep-1.0/README"))
+        tar.addfile(header, BytesIO(bytes(header.size)))
+    return stream.getvalue()
+
+
 @pytest.mark.parametrize(
     ("data", "says"),
     [
         (b"no archive", "cannot read the source archive some_dep-1.0.tar.gz"),
+        (damaged_xz(), "cannot read the source archive some_dep-1.0.tar.gz"),
+        (long_header(), "a header in it has 67108864 bytes"),
         (archive({"some_dep-1.0/README": ""}), "is no Python project; is its subdirectory right"),
         (
             archive({"a/pyproject.toml": "[build-system", "a/setup.py": ""}),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tarfile
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -113,7 +114,7 @@ def test_one_release_is_told_from_a_choice() -> None:
 def test_the_strongest_hash_counts() -> None:
     both = "sha1-" + "A" * 27 + "= sha512-" + "A" * 86 + "=="
     assert Integrity.parse(both, of="x").algorithm == "sha512"
-    for none in ("", "md5-AAAA", "sha512-AAAA", "sha512-?"):
+    for none in ("", "md5-AAAA", "sha512-AAAA", "sha512-?", "sha512-é"):
         with pytest.raises(LockError, match="no usable hash of x"):
             Integrity.parse(none, of="x")
 
@@ -188,3 +189,25 @@ def test_a_tarball_that_is_none_is_named(tmp_path: Path) -> None:
     tool = package("tool", bin="cli.js")
     with pytest.raises(LockError, match=r"the tarball of tool@1.0.0 cannot be read"):
         find_programs(place("tool"), tree(tool), {place("tool"): tmp_path / "x.tgz"}, AMD64)
+
+
+def test_a_first_line_is_read_in_no_time(tmp_path: Path) -> None:
+    # Which sign separates name and value must not be tried in every way.
+    first = "#!/usr/bin/env " + "a==== " * 40
+    paths, node = programs(tmp_path, (package("tool", bin="cli.js"), {"cli.js": first}))
+    assert (paths, node) == ({"tool": "node_modules/tool/cli.js"}, False)
+
+
+def test_a_header_that_would_fill_the_memory_is_refused(tmp_path: Path) -> None:
+    header = tarfile.TarInfo("x")
+    header.type, header.size = tarfile.XHDTYPE, 64 * 1024**2
+    with pytest.raises(LockError, match="a header in it has 67108864 bytes"):
+        programs(tmp_path, (package("tool", bin="cli.js"), {"x": header, "cli.js": NODE}))
+
+
+def test_a_tarball_that_would_not_end_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentix.build.tar._LARGEST", 1000)
+    with pytest.raises(LockError, match=r"more than .* 1000 bytes are in it"):
+        programs(tmp_path, (package("tool", bin="cli.js"), {"cli.js": NODE, "large": bytes(1000)}))

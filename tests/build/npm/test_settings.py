@@ -118,8 +118,9 @@ def test_credentials_go_where_they_belong() -> None:
         assert settings.authorization(address, registry) == expected, address
 
 
-def test_a_password_that_is_none_is_refused() -> None:
-    settings = Settings({"//a.example/:username": "me", "//a.example/:_password": "?"})
+@pytest.mark.parametrize("password", ["?", "é"])
+def test_a_password_that_is_none_is_refused(password: str) -> None:
+    settings = Settings({"//a.example/:username": "me", "//a.example/:_password": password})
     with pytest.raises(LockError, match="_password is not base64"):
         settings.authorization("https://a.example/x")
 

@@ -23,6 +23,7 @@ import aiohttp
 from agentix.build.command import Command
 from agentix.build.debian import signature
 from agentix.build.debian.index import INDEX_FORMAT, SuiteIndex, write_index
+from agentix.build.download import shown
 from agentix.build.session import open_session
 from agentix.errors import LockError
 from agentix.folders import cache_folder, writing
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 MIRROR_VARIABLE = "AGENTIX_DEBIAN_MIRROR"
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 _TIMEOUT = 600
+_LARGEST = 128 * 1024 * 1024  # bytes; the largest index has a tenth of that
+_CHUNK = 256 * 1024
 _PATIENCE = 60.0  # seconds for apt-get to read its configuration
 
 
@@ -66,7 +69,7 @@ def _main_mirror(targets: str) -> str | None:
     """Choose the main archive among apt's index targets, not the security one."""
     unlabelled = None
     for line in targets.splitlines():
-        label, release, address = line.split("|", 2)
+        label, release, address = [*line.split("|", 2), "", ""][:3]
         if not address.startswith(("http://", "https://")):
             continue
         if label == "Debian":
@@ -81,6 +84,7 @@ class Archive:
 
     def __init__(self, mirror: str, cache: Path | None = None, keyring: Path = KEYRING) -> None:
         self.mirror = mirror
+        self._suites = f"{shown(mirror)}/dists"  # for people: the mirror's may have credentials
         self._cache = cache or cache_folder("debian")
         self._keyring = keyring
 
@@ -109,20 +113,32 @@ class Archive:
 
     async def download(self, session: aiohttp.ClientSession, path: str) -> bytes:
         """Return the file at *path* below the archive's root; LockError when it cannot be had."""
-        address = f"{self.mirror}/{path}"
+        address, data = f"{self.mirror}/{path}", bytearray()
         try:
             async with asyncio.timeout(_TIMEOUT), session.get(address) as response:
                 if response.status != 200:
                     raise LockError(
-                        f"cannot fetch {address}: the mirror answers {response.status}; "
+                        f"cannot fetch {shown(address)}: the mirror answers {response.status}; "
                         f"check the mirror, or set {MIRROR_VARIABLE} to another"
                     )
-                return await response.read()
-        except (aiohttp.ClientError, TimeoutError) as error:
+                async for chunk in response.content.iter_chunked(_CHUNK):
+                    data += chunk
+                    if len(data) > _LARGEST:
+                        raise LockError(
+                            f"cannot fetch {shown(address)}: it has more than {_LARGEST} bytes; "
+                            f"check the mirror, or set {MIRROR_VARIABLE} to another"
+                        )
+        except aiohttp.InvalidURL as error:
             raise LockError(
-                f"cannot fetch {address}: {str(error) or type(error).__name__}; "
+                f"the address of the Debian archive, {shown(address)!r}, is not valid; "
+                f"set {MIRROR_VARIABLE} to that of a mirror"
+            ) from error
+        except (aiohttp.ClientError, ConnectionError, TimeoutError) as error:
+            raise LockError(
+                f"cannot fetch {shown(address)}: {str(error) or type(error).__name__}; "
                 f"check the network, or set {MIRROR_VARIABLE} to another mirror"
             ) from error
+        return bytes(data)
 
     async def _release(self, session: aiohttp.ClientSession, suite: str) -> str:
         """Return the signed Release text: the mirror's, or the last one seen when it is away."""
@@ -150,19 +166,19 @@ class Archive:
         offered = _date(release, "Date")
         if known and offered and offered < known:
             raise LockError(
-                f"{self.mirror}/dists/{suite} is of {offered}, older than what was seen before, of "
+                f"{self._suites}/{suite} is of {offered}, older than what was seen before, of "
                 f"{known}; wait for the mirror to catch up, or set {MIRROR_VARIABLE} to another"
             )
 
     async def _verified(self, signed: bytes, suite: str) -> str:
         """Return what Debian signed in *signed*; LockError unless it is a Release of *suite*."""
-        release = await signature.verify(signed, self._keyring, f"{self.mirror}/dists/{suite}")
+        release = await signature.verify(signed, self._keyring, f"{self._suites}/{suite}")
         if f"\nCodename: {suite}\n" not in release:
-            raise LockError(f"{self.mirror}/dists/{suite} holds another suite; check the mirror")
+            raise LockError(f"{self._suites}/{suite} holds another suite; check the mirror")
         until = _date(release, "Valid-Until")
         if until and until < datetime.now(UTC):
             raise LockError(
-                f"{self.mirror}/dists/{suite} was valid until {until}; check the clock, or set "
+                f"{self._suites}/{suite} was valid until {until}; check the clock, or set "
                 f"{MIRROR_VARIABLE} to a mirror that is up to date"
             )
         return release
@@ -172,7 +188,7 @@ class Archive:
     ) -> tuple[Path, bool]:
         name = f"main/binary-{architecture}/Packages.xz"
         if name not in sums:
-            raise LockError(f"{self.mirror} has no {architecture} packages for {suite}")
+            raise LockError(f"{self._suites} has no {architecture} packages for {suite}")
         expected = sums[name]
         prefix = f"{suite}-{architecture}-"
         file = self._cache / f"{prefix}{INDEX_FORMAT}-{expected}.sqlite"
@@ -183,7 +199,7 @@ class Archive:
         )
         if hashlib.sha256(data).hexdigest() != expected:
             raise LockError(
-                f"{self.mirror}'s {suite} index for {architecture} is not what Debian signed; "
+                f"{self._suites}/{suite}: the index for {architecture} is not what Debian signed; "
                 "try again, or another mirror"
             )
         with writing(self._cache):

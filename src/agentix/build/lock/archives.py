@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import re
 import shutil
 import tarfile
@@ -11,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import PurePosixPath
 from typing import IO, TYPE_CHECKING
 
+from agentix.build.tar import Header, members
 from agentix.errors import LockError
 
 if TYPE_CHECKING:
@@ -19,8 +21,8 @@ if TYPE_CHECKING:
 
 _KIND = re.compile(r"\.(tar|tar\.gz|tgz|tar\.bz2|tbz2?|tar\.xz|txz|zip)$")
 _LARGEST = 4 * 1024 * 1024  # bytes of one such file
-_MOST = 1_000_000  # members of an archive
 _DAMAGED = (
+    lzma.LZMAError,
     tarfile.TarError,
     zipfile.BadZipFile,
     zlib.error,
@@ -47,11 +49,9 @@ def take_out(archive: Path, path: str, names: Sequence[str], folder: Path) -> li
     there: list[str] = []
     found: dict[str, bytes] = {}
     try:
-        with _members(archive) as members:
-            for name, opened in members:
+        with _files(archive) as files:
+            for name, opened in files:
                 there.append(name)
-                if len(there) > _MOST:
-                    raise ValueError(f"it has more than {_MOST} members")
                 if PurePosixPath(name).name in names:
                     found[name] = _read(name, opened)
                     if sum(map(len, found.values())) > 16 * _LARGEST:
@@ -76,8 +76,8 @@ def unpack(archive: Path, folder: Path) -> Path:
     Links and whatever would lie elsewhere are left out. Raises LockError when it cannot be read.
     """
     try:
-        with _members(archive) as members:
-            for name, opened in members:
+        with _files(archive) as files:
+            for name, opened in files:
                 file = opened() if _is_inside(name) else None
                 if file is not None:
                     place = folder / name
@@ -97,18 +97,18 @@ def _is_inside(name: str) -> bool:
 
 
 @contextmanager
-def _members(archive: Path) -> Iterator[Iterator[tuple[str, Callable[[], IO[bytes] | None]]]]:
+def _files(archive: Path) -> Iterator[Iterator[tuple[str, Callable[[], IO[bytes] | None]]]]:
     """Give the files of *archive*: the path of each, and how to open it."""
     if archive.name.endswith(".zip"):
         with zipfile.ZipFile(archive) as zipped:
-            files = (info for info in zipped.infolist() if not info.is_dir())
-            yield ((info.filename, lambda info=info: zipped.open(info)) for info in files)  # type: ignore[misc]
+            infos = (info for info in zipped.infolist() if not info.is_dir())
+            yield ((info.filename, lambda info=info: zipped.open(info)) for info in infos)  # type: ignore[misc]
     else:
-        with tarfile.open(archive) as tar:
-            members = (member for member in tar if member.isreg())
+        with tarfile.open(archive, tarinfo=Header) as tar:
+            files = (member for member in members(tar) if member.isreg())
             yield (
                 (member.name.removeprefix("./"), lambda member=member: tar.extractfile(member))  # type: ignore[misc]
-                for member in members
+                for member in files
             )
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from packaging.utils import canonicalize_name
+from pydantic import ValidationError
 
 from agentix.build.artifact import Artifact
 from agentix.build.declared import split_release
@@ -22,9 +24,10 @@ from agentix.errors import LockError
 from agentix.folders import cache_folder, writing
 from agentix.nix.paths import store_name
 from agentix.platforms import PLATFORMS, PlatformName
+from agentix.validation import first_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from agentix.build.lock.file import Lock
     from agentix.build.npm.package import Package
@@ -168,14 +171,15 @@ class _Locking:
         sha256, size = await self.registry.download(
             release, scratch / store_name(one.file), self.step.advance
         )
-        return Artifact(
-            file=one.file,
-            package=one.name,
-            version=one.version,
-            sha256=sha256,
-            size=size,
-            npm=True,
-        )
+        with self._lockable():
+            return Artifact(
+                file=one.file,
+                package=one.name,
+                version=one.version,
+                sha256=sha256,
+                size=size,
+                npm=True,
+            )
 
     def _target(
         self,
@@ -193,7 +197,16 @@ class _Locking:
         tarballs = {path: scratch / store_name(file) for path, file in files.items()}
         own = {path: package for path, package in packages.items() if path in files}
         programs = find_programs(top, own, tarballs, PLATFORMS[platform])
-        return ToolTarget(packages=files, programs=dict(programs.paths), node=programs.node)
+        with self._lockable():
+            return ToolTarget(packages=files, programs=dict(programs.paths), node=programs.node)
+
+    @contextmanager
+    def _lockable(self) -> Iterator[None]:
+        """Refuse what no lock may hold: packages choose the names of files and programs."""
+        try:
+            yield
+        except ValidationError as error:
+            raise LockError(f"cannot lock {self.wanted}: {first_fault(error)}") from error
 
 
 def _keep(brought: Sequence[Artifact], scratch: Path, folder: Path) -> None:

@@ -7,6 +7,7 @@ does not gives all of it, of which nothing is kept but what was asked for.
 from __future__ import annotations
 
 import asyncio
+import lzma
 import os
 import re
 import struct
@@ -34,8 +35,17 @@ _MOST = 4 * 1024**3  # bytes of a file whose server knows no parts
 _LONGEST = 1800.0  # seconds that a request may take
 _HEADER = 16 * 1024  # bytes before a member's content; more than any archiver writes there
 _LARGEST = 1024 * 1024  # bytes of one of the files
+_LARGEST_LIST = 32 * 1024 * 1024  # bytes; some hundred thousand files, which take much more memory
 _CHUNK = 256 * 1024
-_UNUSABLE = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, ValueError)
+_UNUSABLE = (
+    lzma.LZMAError,
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    RuntimeError,
+    ValueError,
+)
 
 
 class _OtherPart(zipfile.BadZipFile):
@@ -99,6 +109,8 @@ class RemoteZip:
         length, self._list = struct.unpack_from("<II", tail, end + 12)
         if self._list + length > last + end:
             raise zipfile.BadZipFile("its list of files lies beyond its end")
+        if length > _LARGEST_LIST:
+            raise zipfile.BadZipFile(f"its list of files has more than {_LARGEST_LIST} bytes")
         if self._list < start:
             start = await self._fetch(f"bytes={self._list}-{start - 1}")
         self._start = start
@@ -152,6 +164,8 @@ class RemoteZip:
             if told is None or (asked is not None and asked[1] != told[1]):
                 raise _OtherPart("the server gives another part than it was asked for")
             start = int(told[1])
+            if start > _MOST:
+                raise zipfile.BadZipFile(f"it is larger than {_MOST} bytes")
         left = _MOST
         self._copy.seek(start)
         async for chunk in response.content.iter_chunked(_CHUNK):

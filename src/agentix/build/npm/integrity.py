@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -30,7 +29,7 @@ class Integrity:
         for algorithm in _STRONGEST:
             try:
                 digest = base64.b64decode(known[algorithm], validate=True)
-            except (KeyError, binascii.Error):
+            except (KeyError, ValueError):  # ValueError: no base64, or not even ASCII
                 continue
             if len(digest) == hashlib.new(algorithm).digest_size:
                 return cls(algorithm, digest)

@@ -15,6 +15,7 @@ import zlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from agentix.build.tar import Header, members
 from agentix.errors import LockError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 _MACHINES = {"x86_64": 62, "aarch64": 183}
 _HEAD = 256
-_NODE = re.compile(rb"#!\s*(\S*/)?(env\s+(-S\s+)?(\S+=\S+\s+)*)?node(js)?(\s|$)")
+_NODE = re.compile(rb"#!\s*(\S*/)?(env\s+(-S\s+)?([^\s=]+=\S+\s+)*)?node(js)?(\s|$)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,9 @@ def _is_native(head: bytes, platform: Platform) -> bool:
 def _heads(tarball: Path, package: Package) -> Iterator[tuple[str, bytes]]:
     """Yield the files of a package, and how each begins."""
     try:
-        with tarfile.open(tarball, "r|gz") as archive:
-            for member in archive:
+        with tarfile.open(tarball, "r|gz", tarinfo=Header) as archive:
+            for member in members(archive):
                 if member.isreg() and (file := archive.extractfile(member)) is not None:
                     yield member.name.removeprefix("./").partition("/")[2], file.read(_HEAD)
-                archive.members = []  # type: ignore[attr-defined]  # else it keeps all of them
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as error:
+    except (tarfile.TarError, OSError, EOFError, ValueError, zlib.error) as error:
         raise LockError(f"the tarball of {package} cannot be read: {error}") from error

@@ -12,8 +12,8 @@ from urllib.parse import quote, urlsplit
 
 import aiohttp
 from pydantic import ValidationError
-from yarl import URL
 
+from agentix.build.download import shown
 from agentix.build.npm.integrity import Digests, Integrity
 from agentix.build.npm.package import Package
 from agentix.build.npm.settings import read_settings
@@ -230,11 +230,6 @@ async def open_registry(root: Path, patience: Patience | None = None) -> AsyncIt
             for task in registry._known.values():
                 task.cancel()
             await asyncio.gather(*registry._known.values(), return_exceptions=True)
-
-
-def shown(address: str) -> str:
-    """Return *address* as a message may show it: without credentials and signed queries."""
-    return str(URL(address).with_user(None).with_query(None).with_fragment(None))
 
 
 async def _bounded(response: aiohttp.ClientResponse, name: str) -> AsyncIterator[bytes]:

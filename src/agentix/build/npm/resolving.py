@@ -48,6 +48,8 @@ _OPTIONS = (
     "--update-notifier=false",
     "--loglevel=error",
 )
+# What reading an answer of another shape raises.
+_ODD = (ValueError, LookupError, AttributeError, TypeError, RecursionError)
 _NOISE = re.compile(r"^npm (error|ERR!) ?(code \S+$|A complete log of this run.*|[a-z]+$)?")
 
 
@@ -135,7 +137,14 @@ async def _by_npm(npm: str, wanted: Wanted, root: Path) -> dict[str, Package]:
             return _tree(json.loads(text))
         except ValidationError as error:
             raise LockError(f"cannot read what npm resolved: {first_fault(error)}") from error
-        except (OSError, ValueError, KeyError, AttributeError, RecursionError) as error:
+        except (
+            OSError,
+            ValueError,
+            LookupError,
+            AttributeError,
+            TypeError,
+            RecursionError,
+        ) as error:
             raise LockError(f"cannot read what npm resolved: {error}; try another npm") from error
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import json
 import os
 import re
@@ -78,7 +77,7 @@ class Settings:
             return None
         try:
             plain = base64.b64decode(password, validate=True)
-        except binascii.Error:
+        except ValueError:  # also where it is not even ASCII
             raise LockError(
                 f"npm's setting {place}:_password is not base64; set it again"
             ) from None
