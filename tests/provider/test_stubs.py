@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -74,6 +75,21 @@ async def test_with_a_key_each_says_that_it_is_a_stub(
             await method()
         assert isinstance(caught.value, ProviderError)
         assert "\n" not in str(caught.value)
+
+
+def test_doctor_hears_that_it_is_a_stub_and_what_it_lacks(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [found] = STUBS[name]().diagnose()
+    assert (found.level, found.advice) == ("problem", "")
+    assert re.fullmatch(f"a stub so far, and .*set {name.upper()}_API_KEY.*", found.text)
+    monkeypatch.setenv(f"{name.upper()}_API_KEY", SECRET)
+    [found] = STUBS[name]().diagnose()
+    assert found.level == "problem", "with a key it makes no sandbox either"
+    assert found.text == "a stub so far, which only checks its configuration"
+    monkeypatch.setenv(f"{name.upper()}_API_KEY", f"{SECRET} \n")
+    [found] = STUBS[name]().diagnose()
+    assert SECRET not in found.text
 
 
 async def test_a_session_with_a_stub_ends_with_what_it_says(name: str) -> None:
