@@ -133,6 +133,39 @@ def test_in_an_archive_the_member_is_named() -> None:
     assert text(old, old[:-20] + b"damaged, so no archive") == f"byte {len(old) - 20 + 1}"
 
 
+@pytest.mark.parametrize("comment", [b"", b"a comment", b"PK\5\6" + b"x" * 40])
+def test_an_archive_with_a_huge_directory_is_not_read_as_one(
+    comment: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A few bytes of the file for each member become many in memory."""
+
+    def made(last: str) -> bytes:
+        file = io.BytesIO(archive(*((str(n), "x") for n in range(99)), ("last", last)))
+        with zipfile.ZipFile(file, "a") as opened:
+            opened.comment = comment
+        return file.getvalue()
+
+    old, new = made("1"), made("2")
+    if comment[:2] != b"PK":  # else zipfile itself cannot tell where the directory ends
+        assert text(old, new) == "member last, line 1: '1' → '2'"
+    monkeypatch.setattr("agentix.bundle.place._LARGEST_DIRECTORY", 4000)
+    opened = []
+    monkeypatch.setattr(zipfile, "ZipFile", opened.append)
+    assert "byte" in str(text(old, new))
+    assert opened == []
+
+
+def test_an_archive_that_takes_much_memory_is_not_unpacked() -> None:
+    """LZMA lets a member choose how much: up to 4 GiB."""
+    pair = []
+    for content in ("1", "2"):
+        file = io.BytesIO()
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as made:
+            made.writestr(zipfile.ZipInfo("x"), content, zipfile.ZIP_LZMA)
+        pair.append(file.getvalue())
+    assert str(text(*pair)).startswith("byte ")
+
+
 def test_large_files_are_compared_in_little_memory(tmp_path: Path) -> None:
     pair = (store_name("a"), store_name("b"))
     for name, end in (("old", b"1"), ("new", b"2")):

@@ -15,7 +15,7 @@ import pytest
 from agentix.bundle import BundleCache
 from agentix.bundle.folder import Folder
 from agentix.bundle.manifest import StoreObject
-from agentix.bundle.members import MembersNote
+from agentix.bundle.members import Members, MembersNote
 from agentix.bundle.nar import nar_hash
 from agentix.bundle.objects import Objects
 from agentix.errors import BundleError
@@ -176,7 +176,7 @@ def test_a_tar_that_lies_about_a_known_store_path_is_refused(
     assert listing(first.path) == whole
 
 
-@pytest.mark.parametrize("damage", ["members", "tree", "nothing left"])
+@pytest.mark.parametrize("damage", ["members", "tree", "nothing left", "a file"])
 def test_a_shared_store_path_that_is_not_whole_is_not_used(
     workshop: Workshop, cache: BundleCache, tmp_path: Path, damage: str
 ) -> None:
@@ -190,7 +190,7 @@ def test_a_shared_store_path_that_is_not_whole_is_not_used(
             (place / "members.json").unlink()
         else:
             shutil.rmtree(place)
-            place.mkdir()
+            place.touch() if damage == "a file" else place.mkdir()
     second = cache.deploy(other)
     assert_sound(second)
     third = workshop.bundle(MORE | {"third": b"3"}).write(tmp_path / "third.tar").path
@@ -198,6 +198,48 @@ def test_a_shared_store_path_that_is_not_whole_is_not_used(
         files(cache.deploy(third))[f"{PYTHON}/bin/python3"]
         == (files(second)[f"{PYTHON}/bin/python3"])
     ), "what was not whole has been replaced"
+
+
+@pytest.mark.parametrize("faster", [False, True])
+def test_who_replaces_what_is_not_whole_may_meet_others_who_do(
+    workshop: Workshop,
+    cache: BundleCache,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    faster: bool,
+) -> None:
+    """Another process has just moved it away, and perhaps put a whole one in its place."""
+    one, other = two(workshop, tmp_path)
+    first = cache.deploy(one)
+    shared = Objects(cache.root / "store")
+    broken = list(shared.all().values())
+    for place in broken:
+        (place / "members.json").rename(place / "kept")
+    find = Objects.find
+
+    def meanwhile(self: Objects, name: str, content: StoreObject) -> Members | None:
+        place = self.tree(name, content).parent
+        found = find(self, name, content)
+        if found is None and (place / "kept").exists() and share_began:
+            if faster:
+                (place / "kept").rename(place / "members.json")
+            else:
+                place.rename(tmp_path / place.name)
+        return found
+
+    share, share_began = Objects.share, []
+
+    def begin(self: Objects, *args: Any) -> None:
+        share_began.append(True)
+        share(self, *args)
+
+    monkeypatch.setattr(Objects, "find", meanwhile)
+    monkeypatch.setattr(Objects, "share", begin)
+    second = cache.deploy(other)
+    assert_sound(first)
+    assert_sound(second)
+    for name, content in second.manifest.closure.items():
+        assert name == second.manifest.root or find(shared, name, content)
 
 
 def test_bundles_deployed_at_once_share_as_well(

@@ -14,6 +14,7 @@ from agentix.bundle import BundleCache, Manifest, write_bundle
 from agentix.bundle.comparison import compare
 from agentix.bundle.compression import Compressor
 from agentix.bundle.tree import Kind
+from agentix.bundle.verifying import check
 from agentix.bundle.view import look_into, programs
 from agentix.errors import BundleError
 from bundle.handmade import END, Bundle, Part, Program, Workshop, block, parts, store_name
@@ -139,6 +140,16 @@ def test_what_is_no_bundle_is_said_in_one_line(tmp_path: Path) -> None:
             pass
         assert str(caught.value).isprintable()
         assert name in str(caught.value)
+
+
+def test_no_name_is_not_the_folder_that_this_runs_in(
+    tar: Path, cache: BundleCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a script's empty variable gives."""
+    monkeypatch.chdir(cache.deploy(tar).path)
+    for ask in (cache.open, check, lambda ref: look_into(ref).__enter__()):
+        with pytest.raises(BundleError, match="no bundle was given"):
+            ask("")
 
 
 def raw(members: list[Part]) -> bytes:

@@ -62,7 +62,7 @@ class BundleCache:
         digest = parse_ref(str(ref))
         if digest is not None:
             return self._find(digest)
-        path, what = locate(Path(ref))
+        path, what = locate(ref)
         if what == "built":
             return self._open_nix(path, progress)
         if what == "deployed":

@@ -17,11 +17,14 @@ if TYPE_CHECKING:
 What = Literal["tar", "deployed", "built"]
 
 
-def locate(path: Path) -> tuple[Path, What]:
-    """Return what *path* leads to, after every link, and which of the three it looks like.
+def locate(ref: str | Path) -> tuple[Path, What]:
+    """Return what the path *ref* leads to, after every link, and which of the three it looks like.
 
     Raises BundleError when it is a folder of another kind, or cannot be looked at.
     """
+    if not str(ref).strip():  # which a path would take for the folder that this runs in
+        raise BundleError("no bundle was given; give what agentix build printed")
+    path = Path(ref)
     try:
         real = _real(path)
         is_folder = real.is_dir()

@@ -33,7 +33,7 @@ class Memory:
             found = json.loads(self._path(status).read_bytes())
             known = found["stamp"] == _stamp(status)
             return str(found["sha256"]) if known else None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
 
     def remember(self, before: os.stat_result, after: os.stat_result, digest: str) -> None:

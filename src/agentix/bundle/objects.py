@@ -11,8 +11,10 @@ themselves (:mod:`.linking`), so removing either leaves the other whole.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
+import itertools
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from agentix.bundle.manifest import StoreObject
 
 _LOCK = "lock"
+_OCCUPIED = (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR)
 _PATIENCE = 60.0  # seconds that a removal may take to move things away
 
 
@@ -107,15 +110,16 @@ class Objects:
         note = draft / "members.json"
         note.write_text(members.model_dump_json())
         note.chmod(0o444)
-        try:
-            draft.rename(final)
-            return
-        except OSError:
-            if not final.is_dir():
-                raise
-        if self.find(members.name, members.content) is None:  # somebody has been at it
-            final.rename(scratch / f"{called}.old")
-            draft.rename(final)
-        else:
-            erase(tree)
-            self.place(members, tree)
+        for attempt in itertools.count():
+            try:
+                draft.rename(final)
+                return
+            except OSError as error:
+                if error.errno not in _OCCUPIED:
+                    raise
+            if self.find(members.name, members.content) is not None:
+                break
+            with suppress(FileNotFoundError):  # somebody has been at it, and others see that, too
+                final.rename(scratch / f"{called}.{attempt}")
+        erase(tree)
+        self.place(members, tree)

@@ -5,10 +5,12 @@ Files are read in pieces, side by side, and no further than the first difference
 
 from __future__ import annotations
 
+import struct
 import tempfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import IO
@@ -21,7 +23,11 @@ Reader = Callable[[], Iterator[bytes]]
 _SHOWN = 60  # characters of a line
 _KEPT = 200  # bytes around the first difference
 _ZIP = b"PK\x03\x04"
-_LARGEST_ZIP = 1024**3  # above that its directory alone may be too much
+_LARGEST_ZIP = 1024**3
+_LARGEST_DIRECTORY = 16 * 1024**2  # in a zip; in memory it is ten times as large
+_ZIP_END = 22  # bytes, without the comment
+_ZIP_TAIL = _ZIP_END + 20 + (1 << 16)
+_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}  # others may want gigabytes
 _UNUSABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError, OSError)
 
 
@@ -35,7 +41,8 @@ def where(old: Reader, new: Reader) -> str | None:
         return None
     inside = None
     if spot.archive:
-        with tempfile.TemporaryFile() as one, tempfile.TemporaryFile() as other:
+        # Where that does not fit, less is said.
+        with suppress(OSError), tempfile.TemporaryFile() as one, tempfile.TemporaryFile() as other:
             if _keep(old, one) and _keep(new, other):
                 inside = _member(one, other)
     return inside or spot.text()
@@ -119,7 +126,23 @@ def _keep(read: Reader, file: IO[bytes]) -> bool:
         if size > _LARGEST_ZIP:
             return False
         file.write(piece)
-    return True
+    return _directory_size(file) <= _LARGEST_DIRECTORY
+
+
+def _directory_size(file: IO[bytes]) -> int:
+    """Return how many bytes zipfile would read at once; of what is no zip, or of no old one, more.
+
+    It looks for the end of the directory right where the file ends, then for one with a comment.
+    """
+    size = file.seek(0, 2)
+    file.seek(max(0, size - _ZIP_TAIL))
+    tail = file.read()
+    at = len(tail) - _ZIP_END
+    if not tail.startswith(b"PK\5\6", max(0, at)) or tail[-2:] != b"\0\0":
+        at = tail.rfind(b"PK\5\6")
+    if not 0 <= at <= len(tail) - _ZIP_END or tail.startswith(b"PK\6\7", at - 20):
+        return _LARGEST_ZIP
+    return int(struct.unpack_from("<I", tail, at + 12)[0])
 
 
 def _member(old: IO[bytes], new: IO[bytes]) -> str | None:
@@ -134,6 +157,8 @@ def _member(old: IO[bytes], new: IO[bytes]) -> str | None:
                 if name not in one.NameToInfo:
                     return f"member {plain(name)} only in the second"
             for name in names[0]:
+                if not {each.getinfo(name).compress_type for each in (one, other)} <= _METHODS:
+                    return None
                 if one.getinfo(name).CRC != other.getinfo(name).CRC:
                     read = (partial(_read, one, name), partial(_read, other, name))
                     spot = _first(read[0](), read[1]())

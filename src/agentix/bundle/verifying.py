@@ -182,7 +182,7 @@ def check(ref: str | Path, progress: Progress = SILENT) -> Checked:
     *ref* is what a cache's ``open`` takes. Raises BundleError when it is no bundle at all.
     """
     deployed = parse_ref(str(ref)) is not None
-    path, what = (Path(ref), "deployed") if deployed else locate(Path(ref))
+    path, what = (Path(ref), "deployed") if deployed else locate(ref)
     if what == "deployed":
         entry = BundleCache().open(ref if deployed else path)
         with progress.step("verify", total=_size(entry.manifest), unit="bytes") as step:

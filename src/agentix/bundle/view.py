@@ -85,7 +85,7 @@ def look_into(ref: str | Path) -> Iterator[View]:
     Raises BundleError when it is no bundle, or cannot be read.
     """
     deployed = parse_ref(str(ref)) is not None
-    path, what = (Path(ref), "deployed") if deployed else locate(Path(ref))
+    path, what = (Path(ref), "deployed") if deployed else locate(ref)
     if what == "deployed":
         entry = BundleCache().open(ref if deployed else path)
         yield _Unpacked(entry.manifest, _below(entry.nix / "store"), lambda: entry.digest)

@@ -53,5 +53,5 @@ class Seen:
             with self._file.open("rb") as file:
                 found = json.loads(file.read(_LARGEST))
             return {str(key): str(value) for key, value in found.items()}
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, RecursionError):
             return {}
