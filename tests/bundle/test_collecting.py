@@ -12,6 +12,7 @@ import textwrap
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
 import pytest
@@ -227,6 +228,16 @@ def test_what_the_kernel_has_mounted_stays_though_nobody_holds_it(
     finally:
         subprocess.run(["umount", str(place)], check=True, timeout=60)
     assert len(collect(cache.root, older_than=0).removed) == 1
+
+
+def test_another_who_only_looks_at_a_bundle_does_not_use_it(
+    cache: BundleCache, tars: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = deployed(cache, tars[0])
+    looking = ExitStack()
+    looking.enter_context(unused(cache.root / "bundles" / ref))
+    monkeypatch.setattr("agentix.bundle.waiting.time.sleep", lambda _: looking.close())
+    assert not survey(cache.root).bundles[0].in_use
 
 
 def test_who_begins_to_use_a_bundle_that_was_chosen_keeps_it(

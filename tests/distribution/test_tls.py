@@ -116,3 +116,16 @@ def test_a_proxy_is_used_but_not_for_this_machine(
         pull("registry.example/x/y:1", cache=cache, patience=QUICK)
     assert "my-secret" not in str(caught.value)
     assert "refused" in str(caught.value)
+    monkeypatch.setenv("HTTPS_PROXY", "127.0.0.1:1")  # as curl takes it
+    with pytest.raises(DistributionError, match=r"refused.*tried 4 times"):
+        pull("registry.example/x/y:1", cache=cache, patience=QUICK)
+
+
+@pytest.mark.parametrize("proxy", ["socks5://user:my-secret@127.0.0.1:1", "SOCKS5H://127.0.0.1:1"])
+def test_a_proxy_that_speaks_no_http_is_said_to_be_none(
+    proxy: str, home: Path, cache: BundleCache, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ALL_PROXY", proxy)
+    with pytest.raises(DistributionError, match="does not speak HTTP; set HTTPS_PROXY") as caught:
+        pull("registry.example/x/y:1", cache=cache, patience=QUICK)
+    assert "my-secret" not in str(caught.value)

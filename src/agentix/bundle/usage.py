@@ -19,6 +19,8 @@ from agentix.errors import BundleError
 if TYPE_CHECKING:
     from pathlib import Path
 
+_GLANCE = 0.01  # seconds; another who only looks whether a bundle is used is gone by then
+
 
 @dataclass(frozen=True, slots=True)
 class Deployed:
@@ -120,7 +122,7 @@ def contents(manifest: Manifest | None) -> dict[str, int]:
 def _look(path: Path, mounts: set[str]) -> Deployed:
     manifest = read_manifest(path)
     try:
-        with unused(path) as free:
+        with unused(path, _GLANCE) as free:
             in_use = not free
     except OSError:
         in_use = False  # it cannot be held

@@ -229,7 +229,8 @@ class Connection:
             raise self._authority.denied()
         raise DistributionError(
             f"{self.place.host} answered {response.status}{complaint} to"
-            f" {response.method} of {self.place.repository}"
+            f" {response.method} of {self.place.repository}; check the name, and what this login"
+            " may do there"
         )
 
     @property
@@ -243,7 +244,16 @@ class Connection:
         if is_loopback(host) or proxy_bypass(f"{host}:{url.port}"):
             return None
         proxies = getproxies_environment()
-        return proxies.get(url.scheme) or proxies.get("all")
+        found = proxies.get(url.scheme) or proxies.get("all")
+        if not found:
+            return None
+        proxy = found if "://" in found else f"http://{found}"
+        if not proxy.lower().startswith(("http://", "https://")):
+            raise DistributionError(
+                f"{host}: {url.scheme.upper()}_PROXY or ALL_PROXY names a proxy that does not speak"
+                f" HTTP; set HTTPS_PROXY to one that does, or add {host} to NO_PROXY"
+            )
+        return proxy
 
     async def _scheme(self) -> str:
         """Return ``https``, or ``http`` where that is allowed and nobody speaks TLS."""
