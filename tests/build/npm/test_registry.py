@@ -167,6 +167,18 @@ async def test_npm_resolves_the_same(
     assert await resolved(tmp_path) == own
 
 
+async def test_a_tool_that_names_ever_more_packages_is_refused(
+    registry: NpmRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agentix.build.npm.resolving._MOST", 9)
+    for number in range(20):
+        needs = {f"p{number + 1}": "1.0.0"}
+        registry.offer(manifest(f"p{number}", bin="x.js", dependencies=needs))
+    async with open_registry(tmp_path) as opened:
+        with pytest.raises(LockError, match="it needs more than 9 packages"):
+            await resolve(opened, Wanted("p0", "1.0.0"), tmp_path)
+
+
 @pytest.mark.parametrize(
     ("more", "why"),
     [

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from agentix.build.npm.settings import Settings
 
 _AT_ONCE = 8
-_LARGEST_ANSWER = 128 * 1024**2  # bytes about one package: every release of it is in there
+_LARGEST_ANSWER = 64 * 1024**2  # bytes about one package: every release of it is in there
 _LARGEST = 4 * 1024**3  # bytes of a tarball
 _LONGEST = 3600.0  # seconds that it may take
 _CHUNK = 256 * 1024
@@ -65,14 +65,15 @@ class Registry:
     settings: Settings
     session: aiohttp.ClientSession
     patience: Patience = field(default_factory=Patience)
-    _known: dict[str, asyncio.Task[dict[str, Any]]] = field(default_factory=dict)
+    # As text: a package's releases take many times as much when they are parsed.
+    _known: dict[str, asyncio.Task[bytes]] = field(default_factory=dict)
     _turns: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(_AT_ONCE))
 
     async def release(self, wanted: Wanted) -> Release:
         """Return what there is to know of *wanted*; NotThere when there is no such release."""
         if wanted.name not in self._known:
             self._known[wanted.name] = asyncio.create_task(self._document(wanted.name))
-        document = await asyncio.shield(self._known[wanted.name])
+        document = self._parsed(wanted.name, await asyncio.shield(self._known[wanted.name]))
         versions = document.get("versions")
         found = versions.get(wanted.version) if isinstance(versions, dict) else None
         if not isinstance(found, dict):
@@ -130,17 +131,23 @@ class Registry:
             )
         return digests.sha256, digests.size
 
-    async def _document(self, name: str) -> dict[str, Any]:
+    async def _document(self, name: str) -> bytes:
         async def read(response: aiohttp.ClientResponse) -> bytes:
             return b"".join([chunk async for chunk in _bounded(response, name)])
 
-        address = f"{self.settings.registry(name)}/{quote(name, safe='@')}"
+        return await self._get(self._about(name), name, read, Accept=_ABBREVIATED)
+
+    def _parsed(self, name: str, document: bytes) -> dict[str, Any]:
         try:
-            data = await self._get(address, name, read, Accept=_ABBREVIATED)
-            value = json.loads(data)
+            value = json.loads(document)
         except (ValueError, RecursionError):
-            raise LockError(f"{shown(address)} does not answer as an npm registry does") from None
+            raise LockError(
+                f"{shown(self._about(name))} does not answer as an npm registry does"
+            ) from None
         return value if isinstance(value, dict) else {}
+
+    def _about(self, name: str) -> str:
+        return f"{self.settings.registry(name)}/{quote(name, safe='@')}"
 
     def _address(self, wanted: Wanted, told: str) -> str:
         """Return where the tarball is, which a mirror may tell as its upstream does."""

@@ -29,6 +29,7 @@ from agentix.validation import first_fault
 if TYPE_CHECKING:
     from agentix.build.npm.registry import Registry, Release
 
+_MOST = 2000  # packages of one tool; one that names ever more would never end
 _TIMEOUT = 600.0  # seconds for npm to resolve
 # What must not depend on its user's settings: nothing is run, nothing but the lock is written.
 _OPTIONS = (
@@ -81,6 +82,8 @@ async def _exact(registry: Registry, wanted: Wanted) -> dict[str, Package]:
     versions = {wanted.name: wanted}
     waiting: dict[str, tuple[Wanted, bool]] = {wanted.name: (wanted, False)}
     while waiting:
+        if len(tree) + len(waiting) > _MOST:
+            raise LockError(f"cannot lock {wanted}: it needs more than {_MOST} packages")
         with ungrouped():
             async with asyncio.TaskGroup() as group:
                 tasks = {
