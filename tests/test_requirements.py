@@ -11,20 +11,21 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-FILES = ("pyproject.toml", "runtime/pyproject.toml", *ROOT.glob("plugins/*/pyproject.toml"))
+FILES = [ROOT / "pyproject.toml", ROOT / "runtime/pyproject.toml"]
+FILES += sorted(ROOT.glob("plugins/*/pyproject.toml"))
 PIN = re.compile(r"^([a-z0-9-]+)==(\S+)", re.MULTILINE)
 
 
 def asked() -> list[tuple[str, Requirement]]:
     """Return every requirement, of every extra and group too, with the file that has it."""
     found = []
-    for name in FILES:
-        tables = tomllib.loads((ROOT / name).read_text())
+    for file in FILES:
+        tables = tomllib.loads(file.read_text())
         project = tables["project"]
         lists = [project.get("dependencies", []), tables["build-system"]["requires"]]
         lists += project.get("optional-dependencies", {}).values()
         lists += tables.get("dependency-groups", {}).values()
-        where = str((ROOT / name).relative_to(ROOT))
+        where = str(file.relative_to(ROOT))
         found += [(where, Requirement(text)) for each in lists for text in each]
     return found
 
