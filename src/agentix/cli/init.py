@@ -40,6 +40,8 @@ def command(
 
 
 def _next(made: NewProject) -> str:
+    import json
+
     from agentix import platforms
 
     try:
@@ -59,7 +61,7 @@ and from Python, where {made.module} can be imported:
     from {made.module} import hello
 
     async def main() -> None:
-        config = SandboxConfig(image="host", bundle={str(tar)!r})
+        config = SandboxConfig(image="host", bundle={json.dumps(str(tar))})
         async with BubblewrapProvider().session(config) as sandbox:
             print(await sandbox.remote(hello, "sandbox"))
 
