@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import signal
@@ -23,6 +22,7 @@ from agentix.bundle.folder import Folder
 from agentix.bundle.reader import read_bundle
 from agentix.bundle.view import look_into
 from agentix.errors import BundleError
+from bundle.disk import small_disk_at
 from bundle.handmade import listing
 
 if TYPE_CHECKING:
@@ -290,18 +290,8 @@ def test_a_file_in_place_of_the_cache_is_said(tar: Path, tmp_path: Path) -> None
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of one megabyte."""
-    needs_root()
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=1m,nr_inodes=500", "tmpfs", str(folder)]
-    result = subprocess.run(mount, capture_output=True, text=True)
-    if result.returncode != 0:
-        pytest.skip(f"this machine forbids mounting: {result.stderr.strip()}")
-    try:
+    with small_disk_at(tmp_path / "disk", "size=1m,nr_inodes=500") as folder:
         yield folder
-    finally:
-        gc.collect()  # what an error refers to may keep a bundle there open
-        subprocess.run(["umount", str(folder)], check=True, timeout=60)
 
 
 def test_a_full_disk_is_said_and_nothing_is_left(

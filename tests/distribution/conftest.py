@@ -8,7 +8,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
-from bundle.handmade import Bundle, Workshop
+from bundle.conftest import bundle, cache, tar, workshop
 from images.debian import ImagesUnavailable
 from images.registry import Registry, program
 
@@ -19,6 +19,8 @@ from distribution.front import Front
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+__all__ = ["bundle", "cache", "tar", "workshop"]  # fixtures that are the bundle tests', too
 
 QUICK = Patience(tries=4, first=0.01, longest=0.02, asked=0.02)
 
@@ -78,29 +80,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def name(front: Front, request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A name at the registry that no other test uses."""
     return f"{front.address}/test/{tmp_path.name.lower().replace('_', '-').strip('-')}:1.0"
-
-
-@pytest.fixture
-def workshop(tmp_path: Path) -> Workshop:
-    folder = tmp_path / "workshop"
-    folder.mkdir()
-    return Workshop(folder)
-
-
-@pytest.fixture
-def bundle(workshop: Workshop) -> Bundle:
-    return workshop.bundle()
-
-
-@pytest.fixture
-def tar(bundle: Bundle, tmp_path: Path) -> Path:
-    return bundle.write(tmp_path / "hello.bundle.tar").path
-
-
-@pytest.fixture
-def cache(tmp_path: Path) -> BundleCache:
-    """The cache of whoever pushes."""
-    return BundleCache(tmp_path / "cache")
 
 
 @pytest.fixture

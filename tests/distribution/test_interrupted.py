@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from bundle.disk import small_disk_at
 
 from agentix.bundle import BundleCache
 from agentix.distribution import pull, push
@@ -110,18 +111,8 @@ def test_a_pull_that_is_ended_half_way_leaves_nothing(
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of three megabytes."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting takes root")
-    folder = tmp_path / "disk"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder)]
-    result = subprocess.run(mount, capture_output=True, text=True)
-    if result.returncode != 0:
-        pytest.skip(f"this machine forbids mounting: {result.stderr.strip()}")
-    try:
+    with small_disk_at(tmp_path / "disk", "size=3m") as folder:
         yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True, timeout=60)
 
 
 def test_a_full_disk_is_said_and_nothing_is_left(

@@ -11,6 +11,7 @@ import subprocess
 import tempfile
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -148,12 +149,13 @@ async def test_gpus_are_refused(tmp_path: Path) -> None:
 
 
 async def test_a_folder_that_cannot_be_written_to_is_said_on_one_line(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def full(*_: Any) -> list[str]:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(ApptainerProvider, "_find", lambda *_: None)
+    parts = SimpleNamespace(bundle=BundleCache().open(make_entry(tmp_path)))
+    monkeypatch.setattr(ApptainerProvider, "_find", lambda *_: parts)
     monkeypatch.setattr(ApptainerProvider, "_command", full)
     with tempfile.TemporaryDirectory(prefix="ax") as short:
         monkeypatch.setenv("XDG_RUNTIME_DIR", short)
