@@ -17,6 +17,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from agentix import platforms
+from agentix.bundle import write_bundle
+from agentix.bundle.nar import nar_hash
+from agentix.nix import StorePath
 from agentix.provider.base import SandboxConfig
 from agentix.provider.runtime_folder import RuntimeFolder
 from agentix.wire.protocol import PROTOCOL
@@ -56,6 +59,19 @@ def make_entry(folder: Path, *, for_platform: str | None = None, bootstrap: str 
     }
     (entry / "manifest.json").write_text(json.dumps(manifest))
     return entry
+
+
+def make_tar(folder: Path) -> Path:
+    """Make the tar of that bundle in *folder*, which a cache takes, and return its path."""
+    entry = make_entry(folder)
+    root = entry / "nix/store" / ROOT
+    known = json.loads((entry / "manifest.json").read_text())
+    info = {key: value for key, value in known.items() if key not in ("closure", "root")}
+    (root / "info.json").write_text(json.dumps(info))
+    content = nar_hash(root)
+    tar = folder / "stub.bundle.tar"
+    write_bundle(root, [StorePath(root, content.sha256, content.size)], tar)
+    return tar
 
 
 def host(bundle: Path, **env: str) -> SandboxConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import subprocess
 import tempfile
 import time
@@ -13,8 +14,9 @@ from typing import Any
 import pytest
 from patience import eventually_async
 from procfs import mounters, processes
-from stub_runtime import host, look, python
+from stub_runtime import host, look, make_tar, python
 
+from agentix.bundle.collecting import collect
 from agentix.errors import AgentixError, ProviderError, SandboxNotFound
 from agentix.provider.base import SandboxConfig, SandboxId
 from agentix.provider.bubblewrap import BubblewrapProvider, BubblewrapProviderConfig
@@ -265,3 +267,68 @@ async def test_an_owner_killed_while_a_sandbox_is_made_leaves_no_process(
     for folder in base.iterdir():
         os.utime(folder, (0, 0))  # one without a record is somebody's new one for a while
     await BubblewrapProvider().prune()
+
+
+async def test_the_bundle_of_what_runs_is_not_collected_and_then_it_is(tmp_path: Path) -> None:
+    tar = make_tar(tmp_path)
+    async with BubblewrapProvider().session(host(tar)) as sandbox:
+        assert collect(tmp_path / "cache", older_than=0).removed == ()
+        assert await look(sandbox, "os.path.exists('/nix/runtime/bootstrap.sh')")
+    assert len(collect(tmp_path / "cache", older_than=0).removed) == 1
+
+
+async def test_a_mount_keeps_the_bundle_of_an_owner_that_was_killed(tmp_path: Path) -> None:
+    """Here the owner is gone before its sandbox is: that is stopped, so it cannot notice."""
+    tar = make_tar(tmp_path)
+    owner = subprocess.Popen(python(OWNER, str(tar)), stdout=subprocess.PIPE, text=True)
+    assert owner.stdout is not None
+    with owner.stdout:
+        sandbox_id = SandboxId(owner.stdout.readline().strip())
+    first = RuntimeFolder.find(sandbox_id)[1]["first"]["pid"]
+    os.kill(first, signal.SIGSTOP)
+    try:
+        owner.kill()
+        owner.wait()
+        assert collect(tmp_path / "cache", older_than=0).removed == ()
+    finally:
+        os.kill(first, signal.SIGCONT)
+    gone = Path(f"/proc/{first}")
+    await eventually_async(lambda: not gone.exists(), "the sandbox ends", within=10)
+    await BubblewrapProvider().delete(sandbox_id)
+    assert len(collect(tmp_path / "cache", older_than=0).removed) == 1
+
+
+COLLECTOR = """
+    import sys
+    from pathlib import Path
+    from agentix.bundle.collecting import collect
+    print("begins", flush=True)
+    while True:
+        for _ in collect(Path(sys.argv[1]), older_than=0).removed:
+            print("removed", flush=True)
+"""
+
+
+async def test_sandboxes_are_made_and_collections_run_at_once(tmp_path: Path) -> None:
+    """Whoever makes one has the whole bundle, however often others take it in between."""
+    tar, provider = make_tar(tmp_path), BubblewrapProvider()
+    collector = await asyncio.create_subprocess_exec(
+        *python(COLLECTOR, str(tmp_path / "cache")), stdout=asyncio.subprocess.PIPE
+    )
+    assert collector.stdout is not None
+
+    async def count() -> None:
+        for _ in range(5):
+            assert await collector.stdout.readline()  # type: ignore[union-attr]
+
+    enough = asyncio.create_task(count())
+    try:
+        async with asyncio.timeout(60):
+            while not enough.done():
+                async with provider.session(host(tar)) as sandbox:
+                    assert await look(sandbox, "os.path.exists('/nix/runtime/bootstrap.sh')")
+            await enough
+    finally:
+        enough.cancel()
+        collector.kill()
+        await collector.communicate()
