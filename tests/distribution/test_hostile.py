@@ -15,6 +15,7 @@ from bundle.handmade import store_name
 from agentix.bundle import BundleCache
 from agentix.bundle.compression import zstd
 from agentix.distribution import pull, push
+from agentix.distribution.challenge import challenges
 from agentix.errors import AgentixError
 from distribution.conftest import QUICK
 
@@ -278,3 +279,16 @@ def test_what_a_registry_says_of_a_refusal_is_made_harmless(
     assert "pw@" not in text
     assert "abc" not in text
     assert len(text) < 400
+
+
+def test_what_a_registry_says_takes_no_longer_for_being_long(
+    evil: Evil, elsewhere: BundleCache, front: Front
+) -> None:
+    complaint = {"errors": [{"code": "DENIED", "message": "y" * 60_000}]}
+    front.meddle = lambda request: web.json_response(complaint, status=403)
+    began = time.process_time()
+    with pytest.raises(AgentixError, match="DENIED: yyy"):
+        pull(evil.named, cache=elsewhere, patience=QUICK)
+    for filling in (" ", ",", "a", "a ", 'a="', "a=b,"):
+        challenges([filling * 8000 + end for end in ('"', "", "=")])
+    assert time.process_time() - began < 5

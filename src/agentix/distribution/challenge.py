@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SCHEME = re.compile(r"\s*,?\s*([A-Za-z][A-Za-z0-9_-]*)(?:\s+|$)")
-_PARAMETER = re.compile(r'\s*,?\s*([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_SCHEME = re.compile(r"\s*(?:,\s*)?([A-Za-z][A-Za-z0-9_-]*)(?:\s+|$)")
+_PARAMETER = re.compile(r'\s*(?:,\s*)?([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
 _LONGEST = 8192
 
 

@@ -46,7 +46,8 @@ _BUFFER = 512 * 1024
 _MOST_REDIRECTS = 5
 _MOVED = frozenset({301, 302, 303, 307, 308})
 _COMPLAINT = 64 * 1024
-_ADDRESS = re.compile(r"\S*[?@]\S*")  # what may carry a signature or a password
+_WORD = re.compile(r"\S+")
+_SIGNED = frozenset("?@")  # what an address has that carries a signature or a password
 
 
 class Passing(Exception):  # noqa: N818 - never leaves this package
@@ -300,7 +301,7 @@ def _complaint(body: bytes) -> str:
         said = ": ".join(str(first[key]) for key in ("code", "message") if first.get(key))
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
         return ""
-    return f" ({plain(_ADDRESS.sub('…', said), 160)})" if said else ""
+    return f" ({plain(_without_addresses(said), 160)})" if said else ""
 
 
 def _reason(error: Exception) -> str:
@@ -315,5 +316,9 @@ def _reason(error: Exception) -> str:
     if isinstance(cause, OSError) and cause.strerror:
         number = cause.errno or 0  # below zero it is none of the system's
         said = os.strerror(number) if number > 0 else cause.strerror
-        return plain(_ADDRESS.sub("…", said))
-    return plain(_ADDRESS.sub("…", str(error))) or type(error).__name__
+        return plain(_without_addresses(said))
+    return plain(_without_addresses(str(error))) or type(error).__name__
+
+
+def _without_addresses(text: str) -> str:
+    return _WORD.sub(lambda word: "…" if _SIGNED & set(word[0]) else word[0], text)
