@@ -3,7 +3,7 @@
 
   Type: { host, artifact, pin, kit, programs, asked : { kit, platform } -> … (asked.nix) } ->
         { lock : Lock, platform, sources : { <project> = Path; }, name ? lock.name } ->
-        { bundle, environment, toolchain : Derivation; }
+        { bundle, compiler, environment, toolchain : Derivation; }
   Example: (locked { lock = readLock ./bundle.lock; platform = "linux/amd64"; … }).bundle
 */
 {
@@ -124,7 +124,8 @@ let
         "binutils"
         "g++"
         "gcc"
-      ];
+      ]
+      ++ lock.build or [ ];
     packages = map (
       file:
       let
@@ -147,12 +148,22 @@ let
     };
   releases = map release (chosen.sources or [ ]);
   projects = map (locked: build (project locked)) lock.projects;
+  compiled = map (locked: build (project locked)) (
+    filter (locked: locked.compiled or false) lock.projects
+  );
 
   debs = map lock.artifact chosen.system;
   wheels = map (install target) chosen.wheels ++ map build releases;
   environment = target.environment {
     wheels = wheels ++ projects;
-    linked = if tools == null then null else target.linked { inherit tools wheels; };
+    linked =
+      if tools == null then
+        null
+      else
+        target.linked {
+          inherit tools;
+          wheels = wheels ++ compiled;
+        };
   };
   tools =
     if lock.system == [ ] then
@@ -224,7 +235,7 @@ let
   }) files;
 in
 {
-  inherit environment;
+  inherit compiler environment;
   inherit (target) toolchain;
   bundle = target.bundle {
     inherit

@@ -15,7 +15,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from tree import files, inside
+from tree import files, inside, own_links
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -65,6 +65,7 @@ def settle(tree: Path, toolchain: Path, multiarch: str, loader: str) -> None:
     if natives or crosses:
         (tree / "usr").symlink_to(".")  # the root of a system, as --sysroot means it
         _libc(tree, libraries, toolchain, loader)
+        own_links(tree)  # libz.so leads to where the toolchain's libz.so.1 is only now
         _linker_scripts(tree, {folder.parent.name for folder in crosses})
 
 

@@ -18,6 +18,7 @@ import zipfile
 import zlib
 from email.parser import BytesParser
 from pathlib import Path
+from threading import Thread
 from typing import IO, TYPE_CHECKING, Any
 
 import step
@@ -32,6 +33,15 @@ if TYPE_CHECKING:
 
 EPOCH = 315532800
 CHUNK = 4 * 1024 * 1024  # bytes
+LONGEST = 64 * 1024  # bytes that are kept of a line
+LINGERING = 1.0  # seconds for the last words of a backend
+# What compilers, linkers and setup scripts say when a header, a library or a program is not there.
+LACKING = re.compile(
+    rb"fatal error: ([\w./+-]{1,99}): No such file"
+    rb"|cannot find -l([\w.+-]{1,99})"
+    rb"|\b((?:pkg|\w{1,40})[-_]config)\b.{0,40}not found"
+    rb"|No such file or directory: '((?:pkg|\w{1,40})[-_]config)'"
+)
 # What reading an archive raises that is cut off, damaged, hostile or encrypted.
 UNUSABLE = (
     lzma.LZMAError,
@@ -64,7 +74,9 @@ def main() -> None:
     python = f"{config['backend']}/bin/python"
     if config["compiler"] is not None:
         compiler = compile_with(config["compiler"], workshop)
-        environ |= compiler | {"PATH": f"{environ['PATH']}:{config['compiler']['tools']}/bin"}
+        # Also the programs of what only came along: pkg-config is one of pkgconf's.
+        tools = config["compiler"]["tools"]
+        environ |= compiler | {"PATH": f"{environ['PATH']}:{tools}/bin:{tools}/root/bin"}
         if not config["native"]:
             python = f"{config['backend']}/libexec/python3"  # which looks at its environment
             environ |= compile_for(config["compiler"], workshop)
@@ -133,7 +145,7 @@ def environment(config: dict[str, Any], home: Path) -> dict[str, str]:
 
 def compile_with(compiler: dict[str, str], workshop: Path) -> dict[str, str]:
     """Return the variables by which a backend finds the compiler and Python's headers."""
-    gcc = f"{compiler['multiarch']}-gcc"
+    gcc, root = f"{compiler['multiarch']}-gcc", f"{compiler['tools']}/root"
     # Neither the place nor anything that tells of it may get into what is made.
     flags = f"-g0 -ffile-prefix-map={workshop}=."
     return {
@@ -142,9 +154,12 @@ def compile_with(compiler: dict[str, str], workshop: Path) -> dict[str, str]:
         "CFLAGS": flags,
         "CXXFLAGS": flags,
         "CPATH": ":".join(
-            f"{compiler['tools']}/root/include/{folder}"
-            for folder in (f"python{compiler['python']}", "")
+            f"{root}/include/{folder}" for folder in (f"python{compiler['python']}", "")
         ).rstrip("/"),
+        "PKG_CONFIG_LIBDIR": ":".join(
+            f"{root}/{folder}/pkgconfig" for folder in (f"lib/{compiler['multiarch']}", "share")
+        ),
+        "PKG_CONFIG_SYSROOT_DIR": root,
     }
 
 
@@ -180,17 +195,27 @@ def build(project: str, tree: Path, wheels: Path, python: str, environ: dict[str
     """Call the backend of *tree* and return the name of the wheel that it made."""
     backend, path = declared(project, tree)
 
+    lacking: list[str] = []
+
     def run(
         cmd: Sequence[str], cwd: str | None = None, extra_environ: Mapping[str, str] | None = None
     ) -> None:
-        subprocess.run(
+        output, into = os.pipe()
+        process = subprocess.Popen(
             cmd,
             cwd=cwd,
             env={**environ, **(extra_environ or {})},
             stdin=subprocess.DEVNULL,
+            stdout=into,
             stderr=subprocess.STDOUT,
-            check=True,
         )
+        os.close(into)
+        reader = Thread(target=pass_on, args=(output, lacking), daemon=True)
+        reader.start()
+        process.wait()
+        reader.join(LINGERING)  # it would wait for ever, where something was left running
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, cmd)
 
     caller = BuildBackendHookCaller(str(tree), backend, path, run, python)
     sentence = f"the build backend {backend} of the project {project}"
@@ -200,7 +225,24 @@ def build(project: str, tree: Path, wheels: Path, python: str, environ: dict[str
         reason = error.traceback.strip().rpartition("\n")[2] or str(error)
         step.fail(f"{sentence} cannot be imported: {reason}; is it in build-system.requires?")
     except subprocess.CalledProcessError:
+        if lacking:
+            step.fail(
+                f"{sentence} failed, for lack of {lacking[0]}; add the Debian package that has it "
+                "to [tool.agentix] build, or choose a version that has a wheel"
+            )
         step.fail(f"{sentence} failed; its last lines are above")
+
+
+def pass_on(output: int, lacking: list[str]) -> None:
+    """Print what a backend says, and note in *lacking* what it says that it lacks."""
+    rest = b""
+    while data := os.read(output, CHUNK):
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+        *lines, rest = (rest + data).split(b"\n")
+        rest = rest[-LONGEST:]
+        found = (LACKING.search(line) for line in lines)
+        lacking += [next(filter(None, f.groups())).decode("ascii", "replace") for f in found if f]
 
 
 def read_pyproject(project: str, tree: Path) -> dict[str, Any]:

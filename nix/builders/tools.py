@@ -182,6 +182,8 @@ def refuse_useless(unpacked: Unpacked, declared: list[str], reached: set[Path]) 
         own = [tree / place for place in unpacked.files.get(package, ())]
         if any(path.parent.parent == tree / "lib" and ".so" in path.name for path in own):
             continue  # wheels may lack it, see linked.py
+        if compiles and not own:
+            continue  # it only stands for others
         if compiles and any(path.parts[len(tree.parts)] in {"include", "lib"} for path in own):
             continue
         if not any(known.intersection([p, *p.parents]) or folders & {*p.parents} for p in own):

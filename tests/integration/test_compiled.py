@@ -5,8 +5,12 @@ from __future__ import annotations
 import asyncio
 import importlib
 import io
+import re
+import shutil
+import subprocess
 import sys
 import tarfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -18,7 +22,6 @@ from agentix.provider.bubblewrap import BubblewrapProvider
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = [pytest.mark.nix, pytest.mark.slow]
 
@@ -54,6 +57,31 @@ from setuptools import Extension, setup
 extensions = [Extension("c_dep", ["src/c.c"]), Extension("cpp_dep", ["src/cpp.cpp"])]
 setup(name="c-dep", version="1.0", ext_modules=extensions)
 """
+# What only the machine that is built for can compile: with libraries of Debian's, one of which a
+# bundle has to be given.
+LIBRARIES = """
+#include <Python.h>
+#include <yaml.h>
+#include <zlib.h>
+static PyObject *versions(PyObject *self, PyObject *none) {
+    return PyUnicode_FromFormat("%c %c", yaml_get_version_string()[0], zlibVersion()[0]);
+}
+static PyMethodDef methods[] = {{"versions", versions, METH_NOARGS, NULL}, {NULL}};
+static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "libraries", NULL, -1, methods};
+PyMODINIT_FUNC PyInit_libraries(void) { return PyModule_Create(&module); }
+"""
+OWN_SETUP = """
+import subprocess
+from setuptools import Extension, setup
+words = ["pkg-config", "--cflags", "--libs", "yaml-0.1", "zlib"]
+flags = subprocess.run(words, check=True, capture_output=True, text=True).stdout.split()
+setup(ext_modules=[Extension("libraries", ["libraries.c"], extra_link_args=flags)])
+"""
+TOOLS = """
+[tool.agentix]
+build = ["libyaml-dev", "zlib1g-dev", "pkg-config"]
+system = ["libyaml-0-2"]
+"""
 PROJECT = """
 [project]
 name = "compiled-task"
@@ -82,10 +110,51 @@ def use() -> dict[str, object]:
 
     found = {"c": c_dep.root(4.0), "c++": cpp_dep.word(), "own": own_c.root(9.0)}
     found["file"] = c_dep.root.__doc__
+    if find_spec("libraries"):
+        import libraries
+
+        found["libraries"] = libraries.versions()
     found["compiler"] = shutil.which("gcc") or shutil.which("cc")
     found["library"] = find_spec("c_dep").origin.rpartition("/")[2]
     return found
 '''
+THROWS = """
+#include <stdexcept>
+extern "C" void throws(int count) { if (count) throw std::runtime_error("caught"); }
+"""
+CATCHES = """
+#include <cstdio>
+#include <exception>
+extern "C" void throws(int count);
+int main(int count, char **words) {
+    try { throws(count); } catch (const std::exception &error) { std::puts(error.what()); }
+}
+"""
+PLAIN = """
+#include <math.h>
+#include <stdio.h>
+#include <zlib.h>
+int main(int count, char **words) {
+    return printf("%.0f %c\\n", sqrt(count * 4.0), zlibVersion()[0]) < 0;
+}
+"""
+# Each way to link that gcc's specs decide on, the languages' own included; and what it needs then.
+LINKED: dict[str, tuple[str, set[str]]] = {
+    "gcc plain.c -lm -lz": ("2 1", {"libc", "libm", "libz"}),
+    "gcc plain.c -static -lm -lz": ("2 1", set()),
+    "gcc plain.c -static-pie -lm -lz": ("2 1", set()),
+    "gcc plain.c -static-libgcc -lm -lz": ("2 1", {"libc", "libm", "libz"}),
+    "gcc plain.c -Wl,--no-as-needed -shared-libgcc -lm -lz": (
+        "2 1",
+        {"libc", "libgcc_s", "libm", "libz"},
+    ),
+    "g++ catches.cpp throws.cpp": ("caught", {"libc", "libgcc_s", "libstdc++"}),
+    "g++ catches.cpp throws.cpp -static": ("caught", set()),
+    "g++ catches.cpp throws.cpp -static-libgcc -static-libstdc++": ("caught", {"libc"}),
+    "g++ catches.cpp -L. -lthrows": ("caught", {"libc", "libgcc_s", "libstdc++", "libthrows"}),
+    "g++ catches.cpp -L. -lthrows -static-libgcc": ("caught", {"libc", "libstdc++", "libthrows"}),
+    "g++ catches.cpp -L. -lthrows-own": ("caught", {"libc", "libgcc_s", "libstdc++", "libthrows"}),
+}
 EXPECTED = {"c": 2.0, "c++": "caught", "own": 3.0, "file": "src/c.c", "compiler": None}
 
 
@@ -120,7 +189,13 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 def test_what_is_compiled_works_in_an_empty_root_and_brings_no_compiler(
     project: Path, tmp_path: Path
 ) -> None:
+    pyproject = (project / "pyproject.toml").read_text()
+    project = Path(shutil.copytree(project, project.with_name("with-libraries")))
+    (project / "pyproject.toml").write_text(pyproject + TOOLS)
+    (project / "setup.py").write_text(OWN_SETUP)
+    (project / "libraries.c").write_text(LIBRARIES)
     bundle = build_bundle(project, output=project.parent, python="3.11")
+    check_compiler(project / "bundle.lock", tmp_path / "linked")
     task = importlib.import_module("compiled_task")
 
     async def call() -> dict[str, object]:
@@ -131,10 +206,44 @@ def test_what_is_compiled_works_in_an_empty_root_and_brings_no_compiler(
 
     machine = platforms.current().machine
     library = f"c_dep.cpython-311-{machine}-linux-gnu.so"
-    assert asyncio.run(call()) == EXPECTED | {"library": library}
+    assert asyncio.run(call()) == EXPECTED | {"library": library, "libraries": "0 1"}
     names = {path.path.name[33:] for path in nix.closure(bundle.store_path)}
-    assert not [name for name in names if name.endswith("tools")]
-    assert {"c-dep-1.0", "compiled-task-1.0"} <= names
+    tools = [path.path for path in nix.closure(bundle.store_path) if path.path.name[33:] == "tools"]
+    assert not [p for tool in tools for p in (tool / "root/lib").glob("gcc*")]
+    assert {"c-dep-1.0", "linked"} <= names  # the second with compiled-task, which lacked a library
+
+
+def check_compiler(lock: Path, folder: Path) -> None:
+    """Link and run programs with the compiler of a lock, in each way that it decides on itself."""
+    arguments = {"lock": str(lock), "platform": platforms.current().name}
+    tools = nix.build(Path(__file__).with_name("compiler.nix"), arguments)
+    folder.mkdir()
+    for name, text in {"throws.cpp": THROWS, "catches.cpp": CATCHES, "plain.c": PLAIN}.items():
+        (folder / name).write_text(text)
+
+    def run(*words: str) -> str:
+        # Nothing of this machine is in reach, as in a derivation.
+        done = subprocess.run(
+            words,
+            cwd=folder,
+            env={"PATH": f"{tools}/bin", "LD_LIBRARY_PATH": str(folder)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), words
+        return done.stdout.strip()
+
+    shared = [f"{tools}/bin/g++", "throws.cpp", "-fPIC", "-shared", "-Wl,-soname,libthrows.so"]
+    for command, (said, needed) in LINKED.items():
+        # As published libraries are, or with the library of exceptions in itself.
+        own = ["-static-libgcc"] if command.endswith("-own") else []
+        run(*shared, *own, "-o", "libthrows.so")
+        driver, *words = command.removesuffix("-own").split()
+        run(f"{tools}/bin/{driver}", *words, "-o", "made")
+        assert run("./made") == said, command
+        found = re.findall(r"NEEDED +(\S+?)\.so", run(f"{tools}/bin/objdump", "-p", "made"))
+        assert {name for name in found if not name.startswith("ld-linux")} == needed, command
 
 
 def test_the_other_platform_is_compiled_for_without_running_anything_of_it(project: Path) -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
+import signal
 import sys
 import zipfile
 from pathlib import Path
@@ -155,6 +157,45 @@ def test_a_version_that_is_not_the_locked_one_is_refused(
         )
 
 
+@pytest.mark.parametrize(
+    ("said", "what"),
+    [
+        ("x.c:1:10: fatal error: libpq-fe.h: No such file or directory", "libpq-fe.h"),
+        ("/x/bin/ld: cannot find -lyaml: No such file or directory", "yaml"),
+        ("Error: pg_config executable not found.", "pg_config"),
+        ("FileNotFoundError: [Errno 2] No such file or directory: 'pkg-config'", "pkg-config"),
+    ],
+)
+def test_what_a_compiler_lacks_is_told_with_what_to_do(
+    build: Callable[..., Any], said: str, what: str
+) -> None:
+    code = f"import sys\ndef build_wheel(*_):\n print({said!r})\n print('more')\n sys.exit(1)\n"
+    done = build({"pyproject.toml": PYPROJECT, "backend.py": code})
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"the build backend backend of the project some.Project failed, for lack of {what}; add "
+        "the Debian package that has it to [tool.agentix] build, or choose a version that has a "
+        "wheel"
+    )
+    assert said in done.stdout
+
+
+def test_what_a_backend_leaves_running_is_not_waited_for(
+    tmp_path: Path, build: Callable[..., Any]
+) -> None:
+    start = f"""
+import subprocess, sys
+left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+open({str(tmp_path / "left")!r}, "w").write(str(left.pid))
+"""
+    leaving = start + backend().replace("json.dumps(seen)", "''")
+    try:
+        done = build({"pyproject.toml": PYPROJECT, "backend.py": leaving})
+    finally:
+        os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_failing_backend_has_the_last_word(build: Callable[..., Any]) -> None:
     code = "def build_wheel(*a, **k):\n    print('first')\n    raise ValueError('no such luck')\n"
     done = build({"pyproject.toml": PYPROJECT, "backend.py": code})
@@ -258,6 +299,10 @@ def test_a_backend_finds_the_compiler_and_tells_nobody_where_it_was(
         "CFLAGS": f"-g0 -ffile-prefix-map={tmp_path}=.",
         "CXXFLAGS": f"-g0 -ffile-prefix-map={tmp_path}=.",
         "CPATH": "/tools/root/include/python3.11:/tools/root/include",
+        "PKG_CONFIG_LIBDIR": (
+            "/tools/root/lib/aarch64-linux-gnu/pkgconfig:/tools/root/share/pkgconfig"
+        ),
+        "PKG_CONFIG_SYSROOT_DIR": "/tools/root",
     }
 
 

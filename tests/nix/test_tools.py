@@ -248,6 +248,8 @@ def test_gcc_is_told_where_its_parts_are(builders: SimpleNamespace, tmp_path: Pa
     write(toolchain, "lib/libc.so.6", f"lib/{loader}")
     script = tree / f"lib/{triple}/libc.so"
     script.parent.mkdir(parents=True)
+    write(toolchain, "lib/libz.so.1.2")
+    (tree / f"lib/{triple}/libz.so").symlink_to(f"/lib/{triple}/libz.so.1.2")
     write(tree, f"lib/{triple}/libc_nonshared.a")
     script.write_text(
         f"/* GNU ld script */\nGROUP ( /lib/{triple}/libc.so.6 /usr/lib/{triple}/libc_nonshared.a"
@@ -269,6 +271,8 @@ def test_gcc_is_told_where_its_parts_are(builders: SimpleNamespace, tmp_path: Pa
     assert [path.name for path in libraries] == ["libc.so.6", "libc_nonshared.a", loader]
     assert all(path.is_relative_to(tree) and path.exists() for path in libraries)
     assert (tree / "usr/bin/as").exists()
+    # What a -dev package leads to may be one of the toolchain's libraries.
+    assert (tree / f"lib/{triple}/libz.so").resolve() == toolchain / "lib/libz.so.1.2"
 
 
 def test_no_gcc_no_traces(builders: SimpleNamespace, tmp_path: Path) -> None:

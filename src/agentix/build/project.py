@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentix.build.declared import Declared
 from agentix.build.request import BUNDLE_NAME, LONGEST_NAME
-from agentix.build.toolchain import PythonMinor
+from agentix.build.toolchain import DebianName, PythonMinor
 from agentix.errors import ProjectError
 
 if TYPE_CHECKING:
@@ -32,8 +32,12 @@ _T = TypeVar("_T", bound=BaseModel)
 
 
 class Settings(Declared):
-    """The table ``[tool.agentix]``."""
+    """The table ``[tool.agentix]``.
 
+    ``build`` names the Debian packages that are there while C or C++ is compiled, and in no bundle.
+    """
+
+    build: list[DebianName] = Field(default_factory=list)
     name: Annotated[str, Field(pattern=BUNDLE_NAME, max_length=LONGEST_NAME)] | None = None
     python: PythonMinor | None = None
 
@@ -90,9 +94,13 @@ class Project:
     @property
     def uv(self) -> Mapping[str, Any]:
         """The table ``[tool.uv]``; empty where there is none."""
-        tool = self.tables.get("tool")
-        uv = tool.get("uv") if isinstance(tool, dict) else None
-        return uv if isinstance(uv, dict) else {}
+        return self.tool("uv")
+
+    def tool(self, name: str) -> Mapping[str, Any]:
+        """Return the table ``[tool.<name>]``; empty where there is none."""
+        tools = self.tables.get("tool")
+        table = tools.get(name) if isinstance(tools, dict) else None
+        return table if isinstance(table, dict) else {}
 
     def uv_sources(self, package: str) -> list[Mapping[str, Any]]:
         """Return where *package* comes from, as ``[tool.uv.sources]`` has it.

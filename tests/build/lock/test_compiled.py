@@ -30,6 +30,7 @@ def tree(folder: Path, *requires: str, setup: str | None = None, more: str = "")
         (["setuptools"], "from setuptools import Extension", ""),
         (["setuptools"], "setup(cffi_modules=['build.py:ffi'])", ""),
         (["setuptools"], None, "[[tool.setuptools.ext-modules]]\nname = 'a'\nsources = ['a.c']\n"),
+        (["hatchling"], None, "[tool.agentix]\nbuild = ['libyaml-dev']\n"),
     ],
 )
 def test_what_asks_for_a_compiler_gets_one(
@@ -43,6 +44,9 @@ def test_what_does_not_ask_gets_none(tmp_path: Path) -> None:
     assert not is_compiled(tree(tmp_path, "hatchling", "setuptools-scm"))
     (tmp_path / "setup.py").unlink()
     assert not is_compiled(tree(tmp_path, "hatchling"), ["a/data.c"])
+    for odd in ("tool = 1", "tool.setuptools = 1"):
+        (tmp_path / "pyproject.toml").write_text(odd)
+        assert not is_compiled(read_tree(tmp_path))
 
 
 def test_source_code_of_somebody_else_says_it_too(tmp_path: Path) -> None:

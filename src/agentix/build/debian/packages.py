@@ -174,12 +174,10 @@ def _named(index: Index, name: str) -> Package:
     providers = index.providers(name)
     if providers:
         listed = ", ".join(p.name for p in providers[:5])
-        raise LockError(
-            f"system tool {name!r} is provided by several Debian packages; name one: {listed}"
-        )
+        raise LockError(f"{name!r} is provided by several Debian packages; name one: {listed}")
     close = difflib.get_close_matches(name, index.names(), n=3, cutoff=0.7)
     hint = f"; did you mean {' or '.join(close)}?" if close else ""
-    raise LockError(f"system tool {name!r} is not a Debian package of this suite{hint}")
+    raise LockError(f"{name!r} is not a Debian package of this suite{hint}")
 
 
 def _met(

@@ -56,6 +56,11 @@ def needs(lock: Lock, platform: PlatformName, builder: PlatformName) -> Needs:
         names.update(part.backend.get(builder, ()))
         if part.compiled:
             compiler = lock.compilers.get(builder, {}).get(platform)
+            if compiler is None and lock.build and platform != builder:
+                raise LockError(
+                    f"{name} is compiled with {', '.join(lock.build)}, as [tool.agentix] build "
+                    f"says, and therefore for {platform} only on such a machine; build it there"
+                )
             if compiler is None:
                 raise LockError(
                     f"the lock of {lock.name} has nothing to compile {name} for {platform} with; "

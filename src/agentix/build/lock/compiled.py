@@ -28,12 +28,11 @@ def is_compiled(project: Project, files: Iterable[str] = ()) -> bool:
 
     *files* are given where the author is somebody else, who may hide it well.
     """
-    if _required(project) & _GENERATORS:
+    if project.settings.build or _required(project) & _GENERATORS:
         return True
     setup = project.root / "setup.py"
     if not setup.is_file():
-        tool = project.tables.get("tool", {}).get("setuptools")
-        return isinstance(tool, dict) and "ext-modules" in tool
+        return "ext-modules" in project.tool("setuptools")
     if _ASKS.search(setup.read_text(encoding="utf-8", errors="replace")):
         return True
     return any(name.endswith(_SOURCES) for name in files)

@@ -1,7 +1,8 @@
 """Compilers: the Debian packages that what is written in C or C++ is built with.
 
 They are of the toolchain's own suite, since what they make is linked to its C library, and no part
-of any bundle.
+of any bundle. Libraries to compile with can be among them, on the platform that is built for: in
+Debian those of another one need that one's programs.
 """
 
 from __future__ import annotations
@@ -26,9 +27,15 @@ Compilers = dict[PlatformName, dict[PlatformName, list["Artifact"]]]  # of build
 
 
 async def lock_compilers(
-    toolchain: Toolchain, targets: Collection[PlatformName], progress: Progress
+    toolchain: Toolchain,
+    targets: Collection[PlatformName],
+    libraries: Collection[str],
+    progress: Progress,
 ) -> Compilers:
-    """Return the packages with which each platform compiles for each of *targets*."""
+    """Return the packages with which each platform compiles for each of *targets*.
+
+    With *libraries*, further packages to compile with, each compiles for itself only.
+    """
     archive = Archive(await find_mirror())
     architectures = [platform.debian for platform in PLATFORMS.values()]
     opened = await archive.indices(toolchain.suite, architectures, progress)
@@ -36,8 +43,10 @@ async def lock_compilers(
     try:
         return {
             builder: {
-                target: _packages(indices[builder], indices[target], toolchain, builder, target)
-                for target in targets
+                target: _packages(
+                    indices[builder], indices[target], toolchain, builder, target, libraries
+                )
+                for target in _targets(builder, targets, libraries)
             }
             for builder in PLATFORMS
         }
@@ -47,12 +56,18 @@ async def lock_compilers(
 
 
 def kept_compilers(
-    previous: Lock | None, toolchain: Toolchain, targets: Collection[PlatformName]
+    previous: Lock | None,
+    toolchain: Toolchain,
+    targets: Collection[PlatformName],
+    libraries: Collection[str],
 ) -> Compilers | None:
-    """Return what *previous* locked, or None when that no longer fits."""
+    """Return what *previous* locked for these *targets*, or None when that no longer fits."""
     if previous is None or previous.toolchain != toolchain.name:
         return None
-    if any(set(found) != set(targets) for found in previous.compilers.values()):
+    if previous.build != tuple(libraries) or any(
+        set(found) != set(_targets(builder, targets, libraries))
+        for builder, found in previous.compilers.items()
+    ):
         return None
     return {
         builder: {
@@ -62,16 +77,23 @@ def kept_compilers(
     } or None
 
 
+def _targets(
+    builder: PlatformName, targets: Collection[PlatformName], libraries: Collection[str]
+) -> list[PlatformName]:
+    return [target for target in targets if target == builder or not libraries]
+
+
 def _packages(
     here: SuiteIndex,
     there: SuiteIndex,
     toolchain: Toolchain,
     builder: PlatformName,
     target: PlatformName,
+    libraries: Collection[str],
 ) -> list[Artifact]:
     wanted = PLATFORMS[target]
     if builder == target:
-        names = ["binutils", "g++", "gcc"]
+        names = ["binutils", "g++", "gcc", *libraries]
     else:
         triple = f"{wanted.machine}-linux-gnu".replace("_", "-")
         names = [f"{name}-{triple}" for name in ("binutils", "g++", "gcc")]

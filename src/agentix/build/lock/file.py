@@ -58,7 +58,7 @@ _KINDS = {  # others are wheels
     "system": "Debian package",
 }
 # Keys that are written only with a value.
-_OPTIONAL = {"compiled", "compilers", "missing", "npm", "releases", "sources"}
+_OPTIONAL = {"build", "compiled", "compilers", "missing", "npm", "releases", "sources"}
 
 
 def _kind(artifact: Artifact) -> str:
@@ -138,6 +138,7 @@ class Lock(Strict):
     projects: Annotated[tuple[LockedProject, ...], Field(min_length=1)]
     releases: tuple[LockedRelease, ...] = ()
     compilers: Mapping[PlatformName, Mapping[PlatformName, tuple[FileName, ...]]] = {}
+    build: tuple[DebianName, ...] = ()
     system: tuple[DebianName, ...] = ()
     npm: tuple[LockedTool, ...] = ()
     nix: NixFile | None = None

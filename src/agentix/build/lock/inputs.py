@@ -80,12 +80,11 @@ def _project(folder: Path) -> dict[str, Any]:
     if project.name is None and not (folder / "setup.py").is_file():
         raise ProjectError(f"{folder} is no longer a Python project")
     table = project.tables.get("project", {})
-    tool = project.tables.get("tool", {})
     relevant = {
         "project": {key: table.get(key) for key in (*_RELEVANT, _MAY_BE_ASKED_FOR)},
         "build-system": project.tables.get("build-system"),
         "uv": project.uv or None,
-        "agentix": tool.get("agentix"),
+        "agentix": project.tool("agentix") or None,
     }
     if (plugin := declaring_files(project)) is not None:  # only then: other locks stay as they are
         relevant["plugin"] = {name: _sha256(folder / name) for name in plugin}

@@ -188,6 +188,7 @@ class _Locking:
                 }
                 for builder, some in compilers.items()
             },
+            build=tuple(dict.fromkeys(self.project.settings.build)) if compilers else (),
             system=tools.system,
             npm=tuple(tools.npm.locked),
             nix=self.project.settings.nix,
@@ -294,8 +295,11 @@ class _Locking:
             targets = list(PLATFORMS)
         if not targets:
             return {}
-        kept = kept_compilers(self.previous, self.toolchain, targets)
-        return kept or await lock_compilers(self.toolchain, targets, self.progress)
+        names = tuple(dict.fromkeys(self.project.settings.build))
+        kept = kept_compilers(self.previous, self.toolchain, targets, names)
+        if kept and self.resolver.released.isdisjoint(names):
+            return kept
+        return await lock_compilers(self.toolchain, targets, names, self.progress)
 
     async def _locked(self, name: str, tree: Project, backends: Backends) -> LockedProject:
         complete = backends.complete(tree.backend, name)
