@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+import lzma
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
+from agentix.build.debian.index import INDEX_FORMAT, write_index
 from agentix.build.lacking import tell_lacks
 from agentix.errors import BundleError
+from agentix.folders import cache_folder, writing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +57,10 @@ def test_nothing_is_said_where_nothing_is_lacking(tmp_path: Path) -> None:
     assert tell(tmp_path) == []
 
 
-def test_each_library_is_named_with_wheel_and_file_and_with_what_to_do(tmp_path: Path) -> None:
+def test_each_library_is_named_with_wheel_and_file_and_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTIX_CACHE_DIR", str(tmp_path / "cache"))
     lacks = [
         ("cv-4.0", "cv2/cv2.so", "libGL.so.1"),
         ("cv-4.0", "cv2/gapi.so", "libGL.so.1"),
@@ -84,6 +90,21 @@ def test_what_is_no_such_list_is_one_line(tmp_path: Path, text: str) -> None:
 def test_the_package_is_looked_up_in_the_suite(tmp_path: Path) -> None:
     (line,) = tell(lack(tmp_path, ("cv-4.0", "cv2/cv2.so", "libGL.so.1")), offline=False)
     assert line.endswith('; add it: [tool.agentix] system = ["libgl1"]')
+
+
+def test_an_index_that_is_there_is_asked_and_no_mirror(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AGENTIX_DEBIAN_MIRROR", "http://127.0.0.1:9/debian")
+    monkeypatch.setenv("AGENTIX_CACHE_DIR", str(tmp_path / "cache"))
+    stanza = "Package: libgl1\nVersion: 1\nFilename: pool/x\nSHA256: 0\nSize: 1\n"
+    file = cache_folder("debian") / f"bookworm-amd64-{INDEX_FORMAT}-{'0' * 64}.sqlite"
+    with writing(file.parent):
+        write_index(lzma.compress(stanza.encode()), file)
+    environment = lack(tmp_path, ("cv-4.0", "cv2/cv2.so", "libGL.so.1"))
+    for offline in (True, False):
+        (line,) = tell(environment, offline=offline)
+        assert line.endswith('; add it: [tool.agentix] system = ["libgl1"]')
 
 
 def test_without_an_index_the_warning_says_enough(

@@ -50,14 +50,14 @@ def tell_lacks(
 ) -> None:
     """Warn of every library that wheels of *environment* lack, with the package that has it.
 
-    The package is one of Debian's *suite*; which one is left open where the archive's index cannot
-    be had.
+    The package is one of Debian's *suite*; which one is left open where the archive's index is
+    neither in the cache nor to be had.
     """
     lacks = read_lacks(environment)
     if not lacks:
         return
     libraries = sorted({lack.library for lack in lacks})
-    packages = {} if offline else asyncio.run(_packages(libraries, suite, platform))
+    packages = asyncio.run(_packages(libraries, suite, platform, offline))
     lines = list(_lines(lacks, packages))
     for line in lines[:_SHOWN]:
         with progress.step("build") as step:
@@ -87,16 +87,23 @@ def _advice(library: str, package: str | None) -> str:
     return f'add it: [tool.agentix] system = ["{package}"]'
 
 
-async def _packages(libraries: list[str], suite: str, platform: PlatformName) -> dict[str, str]:
+async def _packages(
+    libraries: list[str], suite: str, platform: PlatformName, offline: bool
+) -> dict[str, str]:
     # Slow to import, and nearly never needed.
     from agentix.build.debian.archive import Archive, find_mirror
     from agentix.build.debian.libraries import package_of
 
+    architecture = PLATFORMS[platform].debian
+    # What packages are called does not change: no build waits for a mirror to say it again.
+    opened = Archive("").kept(suite, architecture)
     try:
-        archive = Archive(await find_mirror())
-        (opened,) = await archive.indices(suite, [PLATFORMS[platform].debian])
+        if opened is None and not offline:
+            (opened,) = await Archive(await find_mirror()).indices(suite, [architecture])
     except AgentixError:
-        return {}  # the warning says enough without
+        pass  # the warning says enough without
+    if opened is None:
+        return {}
     with opened as index:
         found = {library: package_of(library, index) for library in libraries}
     return {library: package for library, package in found.items() if package is not None}

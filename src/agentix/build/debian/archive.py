@@ -111,6 +111,12 @@ class Archive:
             step.outcome(f"Debian {suite}, {state}")
         return [SuiteIndex(file) for file, _ in files]
 
+    def kept(self, suite: str, architecture: str) -> SuiteIndex | None:
+        """Return the index that is in the cache, verified when it came, however old it is."""
+        files = self._cache.glob(f"{suite}-{architecture}-{INDEX_FORMAT}-*.sqlite")
+        file = next(iter(sorted(files)), None)
+        return None if file is None else SuiteIndex(file)
+
     async def download(self, session: aiohttp.ClientSession, path: str) -> bytes:
         """Return the file at *path* below the archive's root; LockError when it cannot be had."""
         address, data = f"{self.mirror}/{path}", bytearray()
