@@ -21,11 +21,10 @@ REAL = ("bin", "libexec", "lib", "lib/python{python}", "lib/python{python}/site-
 PLACEHOLDER = b"#!python"
 # What is lacking all the same, for whoever built this.
 LACKING = "lacking.json"
-
-
+ASIDE = "00-agentix-aside.pth"
 SPREAD = ".spread"
 LIBRARIES = ".libraries.json"
-NOTES = (SPREAD, LIBRARIES)  # of wheels for environments
+NOTES = (SPREAD, LIBRARIES, LACKING)  # of ours, whatever a wheel brings under their names
 
 
 class Union:
@@ -182,7 +181,8 @@ def main() -> None:
     own_scripts(root / "bin", f"{root}/bin/python")
     if (root / site / "agentix_runtime/aside.py").is_file():
         # Sorted before the wheels' own: theirs may already start programs.
-        (root / site / "00-agentix-aside.pth").write_text("import agentix_runtime.aside\n")
+        (root / site / ASIDE).unlink(missing_ok=True)
+        (root / site / ASIDE).write_text("import agentix_runtime.aside\n")
 
 
 if __name__ == "__main__":

@@ -213,6 +213,22 @@ def test_libraries_that_no_wheel_has_are_noted(
     assert not (root / ".libraries.json").exists()
 
 
+@pytest.mark.parametrize("lacks", [{}, {"site/one.so": ["libnone.so.1"]}])
+def test_what_a_wheel_brings_under_the_names_of_ours_is_not_believed(
+    wheel: Callable[..., Path], join: Callable[..., Any], lacks: dict[str, list[str]]
+) -> None:
+    one = wheel("one-1.0", {".libraries.json": notes(lacks, [])})
+    (one / "lacking.json").write_text('[{"wheel": "another"}]')
+    two = wheel("two-1.0", {"agentix_runtime/aside.py": "", "00-agentix-aside.pth": "import evil"})
+    root, _ = join(one, two)
+    assert (root / "lacking.json").exists() == bool(lacks)
+    if lacks:
+        assert "another" not in (root / "lacking.json").read_text()
+    assert (root / SITE / "00-agentix-aside.pth").read_text() == "import agentix_runtime.aside\n"
+    assert (one / "lacking.json").read_text() == '[{"wheel": "another"}]'
+    assert (two / SITE / "00-agentix-aside.pth").read_text() == "import evil"
+
+
 def test_a_wheel_that_was_linked_is_taken_instead(
     tmp_path: Path, wheel: Callable[..., Path], join: Callable[..., Any]
 ) -> None:

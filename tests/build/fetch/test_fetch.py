@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -131,6 +132,24 @@ def test_rubbish_from_an_earlier_run_does_no_harm(server: Server, tmp_path: Path
     (place / file.file).write_bytes(content(5000))
     bring(file)
     assert stored(file) == data
+
+
+def test_what_others_take_away_meanwhile_is_not_missed(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    others = tmp_path / "cache/downloads/lock-of-somebody"
+    others.mkdir(parents=True)
+    (others / "file").touch()
+    real = nix.fixed_path
+
+    def meanwhile(name: str, sha256: str, *, recursive: bool = False) -> str:
+        if sha256 == others.name:
+            shutil.rmtree(others)
+        return real(name, sha256, recursive=recursive)
+
+    monkeypatch.setattr("agentix.build.fetch.arrivals.nix.fixed_path", meanwhile)
+    bring(package(server, content(1000)))
+    assert not others.exists()
 
 
 def test_a_path_left_behind_by_a_crash_is_fetched_by_a_thorough_run(server: Server) -> None:

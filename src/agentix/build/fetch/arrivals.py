@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -81,11 +81,12 @@ class Arrivals:
         for folder in self.folder.iterdir():
             if not folder.is_dir():
                 continue
-            names = [entry.name for entry in folder.iterdir()]
-            stored = any(store.real(nix.fixed_path(name, folder.name)).exists() for name in names)
-            forgotten = folder.stat().st_mtime < time.time() - _FORGOTTEN
-            if folder.name in done or stored or forgotten:
-                shutil.rmtree(folder, ignore_errors=True)
+            with suppress(FileNotFoundError):  # that of somebody who locks meanwhile, and is done
+                names = [entry.name for entry in folder.iterdir()]
+                paths = [store.real(nix.fixed_path(name, folder.name)) for name in names]
+                forgotten = folder.stat().st_mtime < time.time() - _FORGOTTEN
+                if folder.name in done or forgotten or any(path.exists() for path in paths):
+                    shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
