@@ -10,11 +10,25 @@ if TYPE_CHECKING:
     from types import FrameType
 
 _INTERRUPTED = 130  # Typer makes this exit status of an interrupt, and says nothing
+_TERMINATED = 143
 
 
 def main() -> NoReturn:
     """Run the command line and exit: 0 done, 1 failed, 2 wrong usage, 130/143 interrupted."""
-    signal.signal(signal.SIGTERM, _terminate)
+    by: list[int] = []  # the signals that asked for the end
+
+    def terminate(number: int, frame: FrameType | None) -> None:
+        """Leave through every ``finally``, as an interrupt does.
+
+        Whoever handles that one knows how: an exit from within a task would be none of asyncio's.
+        """
+        by.append(number)
+        interrupt = signal.getsignal(signal.SIGINT)
+        if not callable(interrupt):  # as in the background of a script
+            sys.exit(_TERMINATED)
+        interrupt(signal.SIGINT, frame)
+
+    signal.signal(signal.SIGTERM, terminate)
     try:
         from agentix.cli.app import run  # takes long enough to be interrupted meanwhile
 
@@ -22,11 +36,8 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, SystemExit) as ended:
         if isinstance(ended, SystemExit) and ended.code != _INTERRUPTED:
             raise
+        if by:
+            sys.exit(_TERMINATED)
         print("agentix: interrupted", file=sys.stderr)  # noqa: T201 - this is the command's voice
         sys.exit(_INTERRUPTED)
     sys.exit(0)
-
-
-def _terminate(_signal: int, _frame: FrameType | None) -> NoReturn:
-    """Leave through every ``finally``, as an interrupt does."""
-    sys.exit(143)
