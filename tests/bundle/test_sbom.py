@@ -93,6 +93,24 @@ def test_what_needs_what_is_told_as_markers_and_extras_decide() -> None:
     assert found["bundle"] == ["pkg:pypi/app@1", "pkg:pypi/d@1", "pkg:pypi/never@1"]
 
 
+@pytest.mark.parametrize(
+    "marker", ['os_name ~= "posix"', 'python_full_version ~= "3"', '"x" in extras']
+)
+def test_a_marker_that_means_nothing_leaves_nothing_out(marker: str) -> None:
+    document = made(packages({"name": "a", "requires": [f"b; {marker}"]}, {"name": "b"}))
+    assert needs(document)["pkg:pypi/a@1"] == ["pkg:pypi/b@1"]
+
+
+def test_a_bundle_for_a_platform_that_is_not_known_here_has_one_too() -> None:
+    tool = {"package": "jq", "version": "1"}
+    document = made(
+        packages({"name": "a", "requires": ["b; platform_machine == 's390x'"]}, {"name": "b"})
+        | {"platform": "linux/s390x", "tools": [tool]}
+    )
+    assert needs(document)["pkg:pypi/a@1"] == ["pkg:pypi/b@1"]
+    assert "pkg:deb/debian/jq@1?arch=s390x&distro=debian-12" in components(document)
+
+
 def test_what_the_bundle_was_built_of_is_needed_by_it_even_in_a_circle() -> None:
     ours = {"sha256": None, "built": "b" * 64}
     document = made(

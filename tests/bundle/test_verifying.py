@@ -182,6 +182,9 @@ def test_some_bundles_are_verified_when_named(
     edit(entries[0].nix / "store" / store_name("own-0"))
     assert damaged(check_cache(cache.root, [entries[1].ref])) == {}
     assert len(check_cache(cache.root, [entries[1].ref])) == 1
+    assert len(check_cache(cache.root, [f"sha256:{entries[1].digest}"])) == 1, (
+        "as commands print it"
+    )
     with pytest.raises(BundleError, match=r"is not deployed in .*agentix cache list"):
         check_cache(cache.root, ["sha256-" + "0" * 64])
 

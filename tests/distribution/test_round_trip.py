@@ -293,8 +293,9 @@ ARM = {**INFO, "platform": "linux/arm64"}
 
 
 def test_both_platforms_are_under_one_tag(
-    tar: Path, name: str, workshop: Workshop, front: Front, tmp_path: Path, cache: BundleCache
-) -> None:
+    tar: Path, name: str, workshop: Workshop, front: Front, tmp_path: Path, cache: BundleCache,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     other = workshop.bundle(root=root_tree(ARM)).write(tmp_path / "arm.tar").path
     push(tar, name, cache=cache)
     pushed = push(other, name, cache=cache)
@@ -303,6 +304,11 @@ def test_both_platforms_are_under_one_tag(
     for platform, expected in (("linux/amd64", tar), ("linux/arm64", other)):
         pull(name, platform=platform, output=tmp_path / "out.tar", cache=cache)
         assert (tmp_path / "out.tar").read_bytes() == expected.read_bytes()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("platform.machine", lambda: "riscv64")
+        with pytest.raises(DistributionError, match="riscv64.*choose a bundle with --platform"):
+            pull(name, cache=cache)
 
     newer = workshop.bundle(root=root_tree() | {"source.py": b"edited"})
     push(newer.write(tmp_path / "newer.tar").path, name, cache=cache)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MANIFEST = "manifest.json"
+_WHAT_TO_DO = "remove it, and deploy the bundle again"
 _REF = re.compile(r"sha256[-:]([0-9a-f]{64})")
 
 
@@ -93,7 +94,8 @@ def load_entry(path: Path, *, use: bool = True) -> CachedBundle:
             and {item.name for item in (path / "nix/store").iterdir()} >= manifest.closure.keys()
         )
     except OSError as error:
-        raise BundleError(f"{path} is not a complete bundle: {error.strerror or error}") from error
+        why = error.strerror or error
+        raise BundleError(f"{path} is not a complete bundle: {why}; {_WHAT_TO_DO}") from error
     if not complete:
-        raise BundleError(f"{path} is not a complete bundle")
+        raise BundleError(f"{path} is not a complete bundle; {_WHAT_TO_DO}")
     return CachedBundle(path, digest, manifest, held)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from agentix.bundle.inventory import Package, Tool
     from agentix.bundle.manifest import Manifest
+    from agentix.platforms import Platform
 
 _SPACE = uuid.UUID("6ba7b811-9dad-11d1-80b4-00c04fd430c8")  # of names that are URLs
 _ARCHITECTURE = re.compile(r"_([a-z0-9-]+)\.deb$")
@@ -154,20 +155,28 @@ def _tool_url(tool: Tool, manifest: Manifest) -> str:
     if tool.kind == "nix":
         return f"pkg:generic/{quote(tool.package)}@{version}"
     found = _ARCHITECTURE.search(tool.file or "")
-    architecture = found[1] if found else platforms.parse(manifest.platform).debian
+    known = _platform(manifest)
+    here = known.debian if known else manifest.platform.partition("/")[2]
+    architecture = found[1] if found else here
     return (
         f"pkg:deb/debian/{quote(tool.package, safe='')}@{version}"
         f"?arch={architecture}&distro={quote(manifest.toolchain, safe='')}"
     )
 
 
+def _platform(manifest: Manifest) -> Platform | None:
+    """Return the platform of the bundle; None when it is none that is known here."""
+    return next((p for p in platforms.PLATFORMS.values() if p.name == manifest.platform), None)
+
+
 def _environment(manifest: Manifest) -> dict[str, str]:
     """Return the values of markers inside the bundle."""
+    known = _platform(manifest)
     return {
         "implementation_name": "cpython",
         "implementation_version": manifest.python,
         "os_name": "posix",
-        "platform_machine": platforms.parse(manifest.platform).machine,
+        "platform_machine": known.machine if known else manifest.platform.partition("/")[2],
         "platform_python_implementation": "CPython",
         "platform_release": "",
         "platform_system": "Linux",
@@ -210,4 +219,7 @@ def _applies(
     marker = requirement.marker
     if marker is None:
         return True
-    return any(marker.evaluate({**environment, "extra": extra}) for extra in extras)
+    try:
+        return any(marker.evaluate({**environment, "extra": extra}) for extra in extras)
+    except (ValueError, LookupError):  # it compares what cannot be compared, or is not known
+        return True

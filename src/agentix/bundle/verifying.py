@@ -29,7 +29,7 @@ from agentix.bundle.usage import entries, read_manifest
 from agentix.errors import BundleError
 from agentix.nix import StorePath
 from agentix.progress import SILENT
-from agentix.text import plain
+from agentix.text import plain, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -111,9 +111,12 @@ def check_cache(
     """
     objects = Objects(root / "store")
     places = {path.name: path for path in entries(root)}
+    refs = [f"sha256-{digest}" if (digest := parse_ref(ref)) else ref for ref in refs]
     for ref in refs:
         if ref not in places:
-            raise BundleError(f"bundle {ref} is not deployed in {root}; see: agentix cache list")
+            raise BundleError(
+                f"bundle {quoted(ref)} is not deployed in {root}; see: agentix cache list"
+            )
     usage = [(path, contents_of(read_manifest(path))) for path in places.values()]
     total = sum(sum(sizes.values()) for path, sizes in usage if not refs or path.name in refs)
     found: list[Checked] = []

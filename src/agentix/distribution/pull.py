@@ -150,7 +150,7 @@ async def _find(registry: Registry, platform: str | None) -> _Offer:
         raise DistributionError(f"{place.host} has no {what}; check the name and the tag")
     data, kind = found
     if artifact.is_index(data, kind):
-        platform = platform or platforms.current().name
+        platform = platform or _this_machine()
         chosen = _suiting(artifact.parse(Index, data, f"{what}: its index"), platform, what)
         found = await registry.manifest(chosen.digest)
         if found is None or len(found[0]) != chosen.size:
@@ -186,6 +186,13 @@ def _suiting(index: Index, platform: str, what: str) -> Descriptor:
         f"{what} is for {plain(', '.join(others)) or 'nothing'}, not for {platform};"
         " choose with --platform, or push a bundle for it under the same tag"
     )
+
+
+def _this_machine() -> str:
+    try:
+        return platforms.current().name
+    except ValueError as error:
+        raise DistributionError(f"{error}; choose a bundle with --platform") from error
 
 
 def _known_platform(platform: str) -> str:
