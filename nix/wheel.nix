@@ -31,6 +31,7 @@ step {
   scripts = [
     "wheel.py"
     "bytecode.py"
+    "debug.py"
     "elf.py"
     "graft.py"
     "patch.py"

