@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from agentix.bundle import CachedBundle
     from bundle.handmade import Workshop
 
 DAY = 86400.0
@@ -244,11 +245,10 @@ def test_who_begins_to_use_a_bundle_that_was_chosen_keeps_it(
     cache: BundleCache, tars: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ref = deployed(cache, tars[0], days=31)
-    held = []
-    look = collecting.survey
+    held: list[CachedBundle] = []
 
     def survey_then_open(root: Path) -> object:
-        found = look(root)
+        found = survey(root)
         if not held:
             held.append(cache.open(ref))
         return found
@@ -256,9 +256,9 @@ def test_who_begins_to_use_a_bundle_that_was_chosen_keeps_it(
     monkeypatch.setattr(collecting, "survey", survey_then_open)
     done = collect(cache.root, older_than=DAY)
     assert (done.removed, [each.ref for each in done.kept]) == ((), [ref])
-    held[0] = None  # type: ignore[call-overload]
+    held.clear()
     gc.collect()
-    monkeypatch.setattr(collecting, "survey", look)
+    monkeypatch.undo()
     assert collect(cache.root, older_than=DAY).removed == (), "it was used just now"
 
 

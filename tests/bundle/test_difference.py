@@ -149,7 +149,7 @@ def test_an_archive_with_a_huge_directory_is_not_read_as_one(
     if comment[:2] != b"PK":  # else zipfile itself cannot tell where the directory ends
         assert text(old, new) == "member last, line 1: '1' → '2'"
     monkeypatch.setattr("agentix.bundle.place._LARGEST_DIRECTORY", 4000)
-    opened = []
+    opened: list[object] = []
     monkeypatch.setattr(zipfile, "ZipFile", opened.append)
     assert "byte" in str(text(old, new))
     assert opened == []
@@ -163,7 +163,7 @@ def test_an_archive_that_takes_much_memory_is_not_unpacked() -> None:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_LZMA) as made:
             made.writestr(zipfile.ZipInfo("x"), content, zipfile.ZIP_LZMA)
         pair.append(file.getvalue())
-    assert str(text(*pair)).startswith("byte ")
+    assert str(text(pair[0], pair[1])).startswith("byte ")
 
 
 def test_large_files_are_compared_in_little_memory(tmp_path: Path) -> None:

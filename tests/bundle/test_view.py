@@ -89,7 +89,7 @@ def test_a_compressed_tar_is_unpacked_no_further_than_it_says(
     bomb = compressor.compress(tar.read_bytes())
     bomb += b"".join(compressor.compress(bytes(1 << 20)) for _ in range(2048))
     (tmp_path / "bomb.tar.zst").write_bytes(bomb + compressor.finish())
-    written = []
+    written: list[int] = []
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda: nullcontext(Counting(written)))
     with (
         pytest.raises(BundleError, match=r"cannot read .*bomb.*: it has more data after its end"),

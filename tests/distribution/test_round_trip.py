@@ -307,7 +307,7 @@ def test_both_platforms_are_under_one_tag(
 
     with monkeypatch.context() as patch:
         patch.setattr("platform.machine", lambda: "riscv64")
-        with pytest.raises(DistributionError, match="riscv64.*choose a bundle with --platform"):
+        with pytest.raises(DistributionError, match=r"riscv64.*choose a bundle with --platform"):
             pull(name, cache=cache)
 
     newer = workshop.bundle(root=root_tree() | {"source.py": b"edited"})
