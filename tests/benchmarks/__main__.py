@@ -1,6 +1,6 @@
 """Print every number that the design promises, next to what it is measured against.
 
-    python tests/benchmarks [build] [sandbox] [call] [large] [logs] [edges]
+    python tests/benchmarks [build] [real] [sandbox] [call] [large] [logs] [edges]
 
 Machines are noisy; a ratio of two numbers of one run is not. The exit code says whether all limits
 hold.
@@ -22,7 +22,7 @@ sys.path.insert(0, str(HERE))
 if TYPE_CHECKING:
     from row import Row
 
-SECTIONS = ("build", "sandbox", "call", "large", "logs", "edges")
+SECTIONS = ("build", "real", "sandbox", "call", "large", "logs", "edges")
 
 
 def main(wanted: list[str]) -> int:

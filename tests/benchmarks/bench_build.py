@@ -51,6 +51,7 @@ def rows() -> Iterator[Row]:
         bare = median(untar(tar) for _ in range(5))
         yield Row("deploy: verify and unpack", ours, "s", 1.5, bare, "tar -xf", relative=True)
         yield Row("the same, as a whole command", deploy_command(tar), "s")
+        yield Row("deploy of a second one that shares", *second(root, tar))
 
 
 @contextmanager
@@ -128,6 +129,22 @@ def deploy(tar: Path, *, again: bool) -> float:
 
     with tempfile.TemporaryDirectory(prefix="agentix-bench-", dir=tar.parent) as folder:
         return timed(lambda: BundleCache(Path(folder)).deploy(tar))[0]
+
+
+def second(root: Path, tar: Path) -> tuple[float, str, float, None, str]:
+    """Return how long a bundle that differs in one file takes where *tar* is deployed."""
+    from agentix.bundle import BundleCache
+
+    edit(root)
+    other = tar.with_name("second.bundle.tar")
+    run(AGENTIX, "build", root, "--output", other)
+    with tempfile.TemporaryDirectory(prefix="agentix-bench-", dir=tar.parent) as folder:
+        cache = BundleCache(Path(folder))
+        cache.deploy(tar)
+        before = shutil.disk_usage(folder).used
+        seconds, _ = timed(lambda: cache.deploy(other))
+        more = shutil.disk_usage(folder).used - before
+    return seconds, "s", 0.5, None, f"{more / 1e6:.1f} MB more on the disk"
 
 
 def deploy_command(tar: Path) -> float:
