@@ -48,4 +48,4 @@ requirements: setup ## maintainers: pin the development environment anew
 	@.venv/bin/uv export --quiet --upgrade --no-emit-workspace --all-packages --group dev --no-header --no-annotate --format requirements.txt --output-file requirements-dev.txt
 
 clean: ## remove what this Makefile made
-	rm -rf .venv .cache dist
+	rm -rf .venv .cache dist examples/*/dist
