@@ -381,6 +381,9 @@ def test_what_does_not_begin_with_a_manifest_is_no_bundle(
     refused(b"", "it is not a bundle made by agentix build (it is truncated)")
     refused(b"\x1f\x8b" + bytes(range(256)) * 40, "it is not a bundle made by agentix build")
     refused(b"PK\3\4" + bytes(1020), "it is not a bundle made by agentix build")
+    text = b"Some text, which may have \x1b[31mcolours\n" * 40
+    said = "it is not a bundle made by agentix build (there is no header of a tar where one"
+    refused(text, said)
     link = Part(b"", block(b"manifest.json", b"2", link=b"/etc/passwd"))
     refused(raw([link, *good[1:]]), "not with manifest.json")
     big = Part(b"", block(b"manifest.json", size=2**32))

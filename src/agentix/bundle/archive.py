@@ -104,6 +104,8 @@ def parse(extended: bytes, block: bytes) -> Member:
 
     Raises BundleError for every header that :meth:`Member.header` would not have written.
     """
+    if block[257:265] != _MAGIC and _number(block[124:136]) is None:  # nor any other tar's
+        raise BundleError("there is no header of a tar where one has to be")
     name = block[:100].split(b"\0", 1)[0]
     prefix = block[345:500].split(b"\0", 1)[0]
     path = prefix + b"/" + name if prefix else name
