@@ -13,12 +13,12 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from patience import eventually
 
-from agentix.bundle import BundleCache, collecting, staging
+from agentix.bundle import BundleCache, collecting, holding, staging, waiting
 from agentix.bundle.collecting import collect
 from agentix.bundle.holding import unused
 from agentix.bundle.notes import notes_size
@@ -276,6 +276,75 @@ def test_an_opening_that_meets_a_removal_finds_the_bundle_or_does_not(
         with pytest.raises(BundleError, match="is not"):
             opening.result(60)
     erase(cache.root / "gone")
+
+
+def assert_whole(entry: CachedBundle, tar: Path, folder: Path) -> None:
+    assert listing(entry.path) == listing(BundleCache(folder).deploy(tar).path)
+
+
+def test_a_new_entry_is_not_taken_for_one_that_was_gone_when_it_was_locked(
+    cache: BundleCache, tars: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another collection was faster, and somebody has deployed the same bundle again."""
+    ref = deployed(cache, tars[0], days=-1)  # of a clock that was wrong, so no time tells
+    held: list[CachedBundle] = []
+
+    def locking(*args: Any) -> bool:
+        monkeypatch.undo()
+        erase(cache.root / "bundles" / ref)
+        held.append(cache.deploy(tars[0]))
+        return waiting.lock(*args)
+
+    take = collecting._take
+
+    def taking(*args: Any) -> bool:
+        monkeypatch.setattr(holding, "lock", locking)
+        return take(*args)
+
+    monkeypatch.setattr(collecting, "_take", taking)
+    assert collect(cache.root, older_than=0).removed == ()
+    assert_whole(held[0], tars[0], tmp_path / "fresh")
+
+
+def test_a_new_entry_is_not_taken_for_one_that_was_gone_before(
+    cache: BundleCache, tars: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ref = deployed(cache, tars[0])
+    held: list[CachedBundle] = []
+    look, take = collecting.mounted, collecting._take
+
+    def looking() -> set[str]:
+        held.append(cache.deploy(tars[0]))
+        return look()
+
+    def taking(*args: Any) -> bool:
+        erase(cache.root / "bundles" / ref)
+        return take(*args)
+
+    monkeypatch.setattr(collecting, "mounted", looking)
+    monkeypatch.setattr(collecting, "_take", taking)
+    collect(cache.root, older_than=0)
+    assert_whole(held[0] if held else cache.deploy(tars[0]), tars[0], tmp_path / "fresh")
+
+
+def test_nothing_is_put_in_the_place_of_what_is_not_whole_while_that_is_taken(
+    cache: BundleCache, tars: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = cache.root / "bundles" / deployed(cache, tars[0])
+    (entry / "lease").unlink()
+    (entry / "manifest.json").unlink()
+    monkeypatch.setattr("agentix.bundle.objects._PATIENCE", 0.0)
+    look, looked = collecting.mounted, []
+
+    def looking() -> set[str]:
+        with pytest.raises(BundleError, match="has been removing store paths"):
+            cache.deploy(tars[0])
+        looked.append(True)
+        return look()
+
+    monkeypatch.setattr(collecting, "mounted", looking)
+    assert len(collect(cache.root, older_than=0).removed) == 1
+    assert looked
 
 
 @pytest.mark.parametrize("where", ["removing", "objects", "taking", "entry"])

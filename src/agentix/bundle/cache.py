@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from agentix.bundle import reader, staging, writer
 from agentix.bundle.compression import is_compressed, tar_chunks
 from agentix.bundle.entry import MANIFEST, CachedBundle, load_entry, parse_ref
-from agentix.bundle.holding import hold_new
+from agentix.bundle.holding import hold_new, set_aside
 from agentix.bundle.locate import locate, opened
 from agentix.bundle.memory import Memory
 from agentix.bundle.objects import Objects
@@ -253,11 +253,8 @@ class BundleCache:
         held = hold_new(new)
         final = self._bundles / f"sha256-{read.sha256}"
         self._bundles.mkdir(exist_ok=True)
-        if os.path.lexists(final):
-            # Not complete, or it would have been found before: something else has been at it.
-            if final.is_dir() and not final.is_symlink():
-                final.chmod(0o700)  # moving a folder takes the right to write to it
-            final.rename(folder / "old")
+        # What is there is not complete, or it would have been found before.
+        set_aside(final, folder / "old")
         new.rename(final)
         return CachedBundle(final, read.sha256, read.manifest, held)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from agentix.bundle import staging
-from agentix.bundle.holding import last_used, unused
+from agentix.bundle.holding import LEASE, last_used, unused
 from agentix.bundle.mounted import mounted
 from agentix.bundle.notes import forget
 from agentix.bundle.objects import Objects
@@ -155,8 +155,23 @@ def _take(root: Path, bundle: Deployed, away: Callable[[Path], None]) -> bool:
             for path in _derived(root, bundle.ref):
                 away(path)
             away(bundle.path)
-    except FileNotFoundError:
-        pass  # somebody else has
+            return True
+    except (FileNotFoundError, NotADirectoryError):
+        return _take_broken(root, bundle, away)
+
+
+def _take_broken(root: Path, bundle: Deployed, away: Callable[[Path], None]) -> bool:
+    """Take what nobody can hold, as long as nobody can put something whole in its place."""
+    objects = Objects(root / "store")
+    objects.folder.mkdir(exist_ok=True)
+    with objects.unused() as nobody_deploys:
+        if not os.path.lexists(bundle.path):
+            return True  # somebody else has
+        if not nobody_deploys or os.path.lexists(bundle.path / LEASE):
+            return False
+        if bundle.digest in mounted():
+            return False
+        away(bundle.path)
     return True
 
 

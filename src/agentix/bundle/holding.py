@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 LEASE = "lease"
 _PATIENCE = 30.0  # seconds that somebody may take to remove an entry, or to see that he must not
+_MOMENT = 1.0  # seconds; a removal takes less
 _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -91,19 +92,38 @@ def hold(entry: Path, *, use: bool = True) -> Hold | None:
 def unused(entry: Path, patience: float = 0.0) -> Iterator[bool]:
     """Tell whether nobody holds *entry*, and let nobody hold it for as long as the block runs.
 
-    *patience* is how many seconds to wait for those who hold it.
+    *patience* is how many seconds to wait for those who hold it. As long as it is so, nobody else
+    moves the entry. Raises FileNotFoundError or NotADirectoryError when there is none that can be
+    held, so that nothing can be told of what may be in its place a moment later.
     """
+    path = entry / LEASE
     try:
-        descriptor = os.open(entry / LEASE, os.O_RDWR | _OPEN)
-    except (FileNotFoundError, NotADirectoryError):
-        yield True
-        return
+        descriptor = os.open(path, os.O_RDWR | _OPEN)
     except PermissionError:  # enough where the file system is this machine's own
-        descriptor = os.open(entry / LEASE, os.O_RDONLY | _OPEN)
+        descriptor = os.open(path, os.O_RDONLY | _OPEN)
     try:
-        yield lock(descriptor, fcntl.LOCK_EX, patience)
+        free = lock(descriptor, fcntl.LOCK_EX, patience)
+        # Another may have taken the entry meanwhile, and a third one put a new one in its place.
+        yield free and os.path.samestat(os.fstat(descriptor), path.lstat())
     finally:
         os.close(descriptor)
+
+
+def set_aside(entry: Path, place: Path) -> None:
+    """Move what is at *entry*, if anything, to *place*, though it may be in use: it is not whole.
+
+    Whoever is about to remove it does so first, and so never takes what comes after it.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError), unused(entry, _MOMENT):
+        _move(entry, place)
+    if os.path.lexists(entry):
+        _move(entry, place)
+
+
+def _move(entry: Path, place: Path) -> None:
+    if entry.is_dir() and not entry.is_symlink():
+        entry.chmod(0o700)  # moving a folder takes the right to write to it
+    entry.rename(place)
 
 
 def last_used(entry: Path) -> float:
