@@ -1,4 +1,4 @@
-"""A progress that remembers what it was told: which steps there were, and how far they came."""
+"""A progress that remembers what it was told: which steps there were, how far and how they came."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ if TYPE_CHECKING:
 
     from agentix.progress import Step, Unit
 
+_WARNING = "warning: "
+
 
 class Heard:
     """Is the progress, and each of its steps."""
 
     def __init__(self) -> None:
         self.steps: list[str] = []
+        self.outcomes: list[str] = []
         self.amount = 0
 
     def step(
@@ -33,4 +36,9 @@ class Heard:
         self.amount += amount
 
     def outcome(self, text: str) -> None:
-        pass
+        self.outcomes.append(text)
+
+    @property
+    def warnings(self) -> list[str]:
+        """The outcomes that are warnings, without that word."""
+        return [o.removeprefix(_WARNING) for o in self.outcomes if o.startswith(_WARNING)]

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from heard import Heard
 from tiny_job import AGENTIX
 
 from agentix import SandboxConfig
@@ -60,10 +61,11 @@ in
 
 @dataclass(frozen=True)
 class Built:
-    """The project, and its bundle."""
+    """The project, its bundle, and what building it has told."""
 
     root: Path
     bundle: BuiltBundle
+    heard: tuple[str, ...] = ()
 
     @property
     def manifest(self) -> dict[str, Any]:
@@ -83,7 +85,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     shutil.copytree(PROJECT, scratch, dirs_exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv("CI", raising=False)
-        return Built(scratch / "job", build_bundle(scratch / "job", output=scratch))
+        heard = Heard()
+        bundle = build_bundle(scratch / "job", output=scratch, progress=heard)
+        return Built(scratch / "job", bundle, tuple(heard.outcomes))
 
 
 @pytest.mark.bubblewrap
@@ -127,6 +131,11 @@ def test_the_lock_says_what_was_fetched_and_who_asked_and_not_where(built: Built
         "npm which@4.0.0",
         "nix acme/tools/tools.nix",
     ]
+
+
+def test_who_locks_is_told_what_plugins_ask_for(built: Built) -> None:
+    asked = "acme-tools asks for system jq, npm which@4.0.0, nix acme/tools/tools.nix"
+    assert [text for text in built.heard if " asks for " in text] == [asked]
 
 
 def test_the_manifest_lists_them_and_who_asked(built: Built) -> None:

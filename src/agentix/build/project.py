@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agentix.build.declared import Declared
 from agentix.build.request import BUNDLE_NAME, LONGEST_NAME
+from agentix.build.toml import parse_toml
 from agentix.build.toolchain import DebianName, PythonMinor
 from agentix.errors import ProjectError
 
@@ -197,7 +198,7 @@ def _matches(path: str, patterns: list[str]) -> bool:
 
 def _tables(file: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(file.read_text(encoding="utf-8"))
+        return parse_toml(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
     except OSError as error:

@@ -7,14 +7,19 @@ import random
 import subprocess
 import tarfile
 import zipfile
+from dataclasses import replace
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, cast
 from uuid import uuid4
 
 import pytest
 from mirror.server import serving
+from packaging.pylock import Package, PackageVcs
+from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from agentix.build.lock.locking import lock_project
+from agentix.build.lock.resolution import _origin
 from agentix.errors import LockError
 from agentix.platforms import PLATFORMS
 
@@ -130,6 +135,28 @@ def test_a_source_archive_of_a_flat_index_is_locked_with_its_backend(
     assert lock.artifacts[file].size == (index / file).stat().st_size
     lock.save(app / "bundle.lock")
     assert lock_project(app) == lock
+
+
+def test_a_name_that_no_lock_may_hold_is_one_line(tmp_path: Path) -> None:
+    name = "a" * 205  # with version and ending longer than any name in the store
+    (tmp_path / "files").mkdir()
+    (tmp_path / f"files/{name}-1.0.tar.gz").write_bytes(sdist(name))
+    app = put(tmp_path / "app", name, more='[tool.uv]\nfind-links = ["../files"]\n')
+    with pytest.raises(LockError, match="must be at most 211 characters long") as caught:
+        lock_project(app)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("folder", ["../../etc", "a/../../b", "/etc"])
+def test_a_source_cannot_lie_outside_of_itself(folder: str, tmp_path: Path) -> None:
+    source = PackageVcs(
+        type="git", url="https://a.example/x", commit_id="0" * 40, subdirectory=folder
+    )
+    package = Package(name=canonicalize_name("dep"), version=Version("1.0"), vcs=source)
+    with pytest.raises(LockError, match="dep is said to lie outside of its source"):
+        _origin(package, source, tmp_path)
+    inside = replace(source, subdirectory="./a/b/")
+    assert _origin(package, inside, tmp_path).path == "a/b"
 
 
 @pytest.mark.parametrize(

@@ -55,6 +55,8 @@ from agentix.validation import first_fault
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
+    from agentix.build.declared import Declared
+
 
 def lock_project(
     root: Path,
@@ -83,8 +85,23 @@ def lock_project(
     refuse_what_is_there(project.settings.system, toolchain)
     names = frozenset(map(canonicalize_name, () if isinstance(upgrade, bool) else upgrade))
     locking = _Locking(project, Resolver(root, toolchain, names), previous, progress)
-    with ungrouped():
-        return asyncio.run(locking.run())
+    try:
+        with ungrouped():
+            return asyncio.run(locking.run())
+    except (ValidationError, BaseExceptionGroup) as error:
+        if (fault := _fault(error)) is None:
+            raise
+        raise LockError(f"cannot lock {project.name}: what was resolved: {fault}") from error
+
+
+def _fault(error: BaseException) -> str | None:
+    """Return what no lock may hold of what others named, when *error* tells of nothing else."""
+    if isinstance(error, ValidationError):
+        return first_fault(error)
+    if isinstance(error, BaseExceptionGroup):
+        faults = [_fault(one) for one in error.exceptions]
+        return None if None in faults else faults[0]
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +146,14 @@ class _Locking:
                 }
                 compilers = await self._compilers(found, projects, releases)
             step.outcome(self._outcome(found))
-        try:
-            return self._lock(
-                found,
-                [task.result() for task in projects],
-                {origin: task.result() for origin, task in releases.items()},
-                backends,
-                tools.result(),
-                compilers,
-            )
-        except ValidationError as error:
-            fault = first_fault(error)
-            raise LockError(f"cannot lock {self.name}: what was resolved: {fault}") from error
+        return self._lock(
+            found,
+            [task.result() for task in projects],
+            {origin: task.result() for origin, task in releases.items()},
+            backends,
+            tools.result(),
+            compilers,
+        )
 
     def _refuse_namesake(self, found: Resolution, others: Mapping[str, Project]) -> None:
         needed = {file.package for file in found.artifacts.values()}
@@ -257,6 +270,7 @@ class _Locking:
         for name, tree in {self.name: self.project, **others}.items():
             if (declared := tree_needs(name, tree)).lines():
                 plugins[name] = declared
+        self._tell(plugins)
         system, releases = join(own, plugins)
         npm = await lock_npm_tools(
             releases,
@@ -270,6 +284,14 @@ class _Locking:
         alone = names == declared_tools(own.system)
         packages = await (early if alone else self._system_tools(names))
         return Tools(plugins, tuple(names), packages, npm)
+
+    def _tell(self, plugins: Mapping[str, Declared]) -> None:
+        """Say what plugins ask for that asked for something else, or nothing, before."""
+        before = (self.previous.plugins if self.previous else None) or {}
+        for name, declared in sorted(plugins.items()):
+            if before.get(name) != declared:
+                with self.progress.step("plugin") as step:
+                    step.outcome(f"{name} asks for {', '.join(declared.lines())}")
 
     async def _system_tools(self, declared: list[str]) -> Mapping[PlatformName, Packages]:
         names = declared_tools(declared)

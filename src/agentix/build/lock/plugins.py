@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from agentix.build.declared import Declared
 from agentix.build.sources import source_files
+from agentix.build.toml import parse_toml
 from agentix.errors import LockError
 from agentix.validation import first_fault
 
@@ -112,7 +113,7 @@ def declared_by(
 
 def _parsed(what: str, data: bytes) -> Declared:
     try:
-        return Declared.model_validate(tomllib.loads(data.decode("utf-8")))
+        return Declared.model_validate(parse_toml(data.decode("utf-8")))
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise LockError(f"{what} is not valid TOML: {error}") from error
     except ValidationError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+import posixpath
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -20,6 +21,7 @@ from agentix.build.lock.wheels import Interpreter, select
 from agentix.build.project import read_tree, workspace_root
 from agentix.errors import LockError
 from agentix.platforms import PLATFORMS, PlatformName
+from agentix.text import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -175,7 +177,7 @@ def _origin(
     if isinstance(source, PackageVcs):
         if source.type != "git":
             raise LockError(f"{package.name} comes from {source.type}, and only Git is understood")
-        return replace(origin, path=source.subdirectory or ".", commit=source.commit_id)
+        return replace(origin, path=_folder(package, source), commit=source.commit_id)
     name = unquote(urlsplit(origin.address).path).rpartition("/")[2]
     ending = suffix(name)
     if ending is None:
@@ -187,8 +189,16 @@ def _origin(
         raise LockError(_no_hash(name))
     if isinstance(source, PackageArchive):  # at an address that tells nothing: v1.0.zip
         name = f"{package.name}-{package.version}{ending}"
-        origin = replace(origin, path=source.subdirectory or ".")
+        origin = replace(origin, path=_folder(package, source))
     return replace(origin, file=name, sha256=sha256, size=size)
+
+
+def _folder(package: Package, source: PackageArchive | PackageVcs) -> str:
+    """Return where in its *source* the project is, as whoever depends on it says."""
+    folder = posixpath.normpath(source.subdirectory or ".")
+    if folder.split("/")[0] in {"", ".."}:
+        raise LockError(f"{package.name} is said to lie outside of its source, at {quoted(folder)}")
+    return folder
 
 
 def _local_file(source: PackageWheel | PackageSdist | PackageArchive, base: Path) -> Path | None:
