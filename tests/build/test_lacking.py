@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import json
 import lzma
-from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
+from heard import Heard
 
 from agentix.build.debian.index import INDEX_FORMAT, write_index
 from agentix.build.lacking import tell_lacks
@@ -13,32 +13,9 @@ from agentix.errors import BundleError
 from agentix.folders import cache_folder, writing
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
-    from agentix.progress import Step
-
 SITE = "lib/python3.11/site-packages"
-
-
-class Told:
-    """A progress that keeps how its steps ended."""
-
-    def __init__(self) -> None:
-        self.outcomes: list[str] = []
-
-    @contextmanager
-    def step(self, title: str, *, total: int | None = None, unit: str = "items") -> Iterator[Step]:
-        told = self
-
-        class Kept:
-            def advance(self, amount: int = 1) -> None:
-                pass
-
-            def outcome(self, text: str) -> None:
-                told.outcomes.append(text)
-
-        yield Kept()
 
 
 def lack(folder: Path, *lacks: tuple[str, str, str]) -> Path:
@@ -48,9 +25,9 @@ def lack(folder: Path, *lacks: tuple[str, str, str]) -> Path:
 
 
 def tell(environment: Path, *, offline: bool = True) -> list[str]:
-    told = Told()
-    tell_lacks(environment, "bookworm", "linux/amd64", offline, told)
-    return told.outcomes
+    heard = Heard()
+    tell_lacks(environment, "bookworm", "linux/amd64", offline, heard)
+    return heard.outcomes
 
 
 def test_nothing_is_said_where_nothing_is_lacking(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from own_cache import own_cache
 
 from agentix import SandboxConfig, nix, platforms
 from agentix.build.build import build_bundle
@@ -179,7 +180,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (root / "compiled_task.py").write_text(TASK)
     (root / "own.c").write_text(MODULE.replace("NAME", "own_c"))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("AGENTIX_CACHE_DIR", str(folder / "cache"))
+        own_cache(patch, folder / "cache")
         patch.syspath_prepend(root)
         patch.delitem(sys.modules, "compiled_task", raising=False)
         yield root

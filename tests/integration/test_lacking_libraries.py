@@ -6,24 +6,26 @@ import asyncio
 import importlib
 import shutil
 import zipfile
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
-from images.debian import ImagesUnavailable, download, unpack
+from heard import Heard
+from images.debian import unpack
+from own_cache import own_cache
 
-from agentix import SandboxConfig, nix
+from agentix import SandboxConfig, nix, platforms
 from agentix.build.build import build_bundle
+from agentix.build.fetch import Needs, fetch
+from agentix.build.lock import load
 from agentix.provider.bubblewrap import BubblewrapProvider
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-    from pathlib import Path
-
     from agentix.build.built import BuiltBundle
 
 pytestmark = [pytest.mark.nix, pytest.mark.bubblewrap, pytest.mark.slow]
 
+EXAMPLE = Path(__file__).parents[2] / "examples/hello-world"
 PROJECT = """
 [project]
 name = "lacking-task"
@@ -60,33 +62,15 @@ INFO = {
 }
 
 
-class Told:
-    """A progress that keeps the warnings."""
-
-    def __init__(self) -> None:
-        self.warnings: list[str] = []
-
-    @contextmanager
-    def step(self, title: str, *, total: int | None = None, unit: str = "items") -> Iterator[Any]:
-        yield self
-
-    def advance(self, amount: int = 1) -> None:
-        pass
-
-    def outcome(self, text: str) -> None:
-        if text.startswith("warning: "):
-            self.warnings.append(text)
-
-
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project that depends on half of a Debian package: a library without those it needs."""
-    try:
-        (deb,) = download("bookworm", ["libjq1"], tmp_path / "apt", alone=True)
-    except ImagesUnavailable as error:
-        pytest.skip(f"Debian's packages cannot be had here: {error}")
+    lock = load(EXAMPLE / "bundle.lock")
+    files = (lock.artifacts[file] for file in lock.platforms[platforms.current().name].system)
+    (deb,) = (file for file in files if file.package == "libjq1")
+    fetch(Needs((deb,), ()), project=EXAMPLE, python=lock.python)
     (tmp_path / "tree").mkdir()
-    unpack([deb], tmp_path / "tree")
+    unpack([nix.find().real(deb.store_path)], tmp_path / "tree")
     library = next((tmp_path / "tree").glob("usr/lib/*/libjq.so.1")).resolve()
     (tmp_path / "files").mkdir()
     with zipfile.ZipFile(tmp_path / "files/half-1.0-py3-none-any.whl", "w") as wheel:
@@ -102,7 +86,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (root / "pyproject.toml").write_text(PROJECT)
     (root / "lacking_task.py").write_text(MODULE)
     (tmp_path / "image").mkdir()
-    monkeypatch.setenv("AGENTIX_CACHE_DIR", str(tmp_path / "cache"))
+    own_cache(monkeypatch, tmp_path / "cache")
     monkeypatch.syspath_prepend(root)
     return root
 
@@ -122,10 +106,10 @@ def use(root: Path, bundle: BuiltBundle) -> str:
 def test_a_library_that_is_lacking_is_named_with_its_package_and_found_once_that_is_declared(
     project: Path,
 ) -> None:
-    told = Told()
-    bundle = build_bundle(project, output=project.parent, progress=told)
-    assert told.warnings == [
-        "warning: half-1.0: half/libjq.so.1 needs libonig.so.5, which nothing in the bundle has; "
+    heard = Heard()
+    bundle = build_bundle(project, output=project.parent, progress=heard)
+    assert heard.warnings == [
+        "half-1.0: half/libjq.so.1 needs libonig.so.5, which nothing in the bundle has; "
         'add it: [tool.agentix] system = ["libonig5"]'
     ]
     assert use(project, bundle).startswith("libonig.so.5: cannot open shared object file")
@@ -133,9 +117,9 @@ def test_a_library_that_is_lacking_is_named_with_its_package_and_found_once_that
         file.write(DECLARED)
     shutil.rmtree(project.parent / "image")
     (project.parent / "image").mkdir()
-    told = Told()
-    bundle = build_bundle(project, output=project.parent, progress=told)
-    assert told.warnings == []
+    heard = Heard()
+    bundle = build_bundle(project, output=project.parent, progress=heard)
+    assert heard.warnings == []
     assert use(project, bundle) == "loaded"
     names = [path.path.name[33:] for path in nix.closure(bundle.store_path)]
     assert "half-1.0" not in names, "the bundle holds the wheel twice"

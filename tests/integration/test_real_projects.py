@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from own_cache import own_cache
 
 from agentix import SandboxConfig
 from agentix.build.build import build_bundle
@@ -23,7 +24,7 @@ REAL = Path(__file__).parents[1] / "projects/real"
 def test_a_real_project_answers_from_an_empty_root(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("AGENTIX_CACHE_DIR", str(tmp_path / "cache"))
+    own_cache(monkeypatch, tmp_path / "cache")
     monkeypatch.syspath_prepend(tmp_path / name)
     root = Path(shutil.copytree(REAL / name, tmp_path / name))
     bundle = build_bundle(root, output=tmp_path / "out")

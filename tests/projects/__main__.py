@@ -19,38 +19,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from agentix import SandboxConfig
 from agentix.build.build import build_bundle
 from agentix.provider.bubblewrap import BubblewrapProvider
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+sys.path[0] = str(Path(__file__).parents[1])
 
 REAL = Path(__file__).parent / "real"
 COLUMNS = ("project", "lock", "fetch", "build", "write", "again", "call", "MB", "MiB", "")
 LONGEST = 3600.0  # seconds for one project, on whatever network
-
-
-class Warnings:
-    """A progress that keeps the warnings."""
-
-    def __init__(self) -> None:
-        self.found: list[str] = []
-
-    @contextmanager
-    def step(self, title: str, *, total: int | None = None, unit: str = "items") -> Iterator[Any]:
-        yield self
-
-    def advance(self, amount: int = 1) -> None:
-        pass
-
-    def outcome(self, text: str) -> None:
-        if text.startswith("warning: "):
-            self.found.append(text)
 
 
 def main(names: list[str]) -> int:
@@ -71,12 +51,14 @@ def main(names: list[str]) -> int:
 
 def one(name: str) -> list[str]:
     """Build and call the project *name*; return its line."""
+    from heard import Heard
+
     with tempfile.TemporaryDirectory(prefix="agentix-projects-") as scratch:
         # As far from the runtime as the original, which lies in this repository.
         root = Path(shutil.copytree(REAL / name, Path(scratch, name)))
         os.environ.setdefault("AGENTIX_CACHE_DIR", str(Path(scratch, "cache")))
-        warnings = Warnings()
-        first = build_bundle(root, output=Path(scratch, "out"), progress=warnings)
+        heard = Heard()
+        first = build_bundle(root, output=Path(scratch, "out"), progress=heard)
         module = root / f"{name}_task.py"
         module.write_text(module.read_text() + "\n# edited\n")
         start = time.monotonic()
@@ -94,7 +76,7 @@ def one(name: str) -> list[str]:
         *(f"{value:.1f}" for value in (*times, rebuilt, called)),
         f"{again.size / 1e6:.0f}",
         f"{peak / 1024:.0f}",
-        "; ".join(warnings.found),
+        "; ".join(heard.warnings),
     ]
 
 
