@@ -78,7 +78,7 @@ def bring(root: Path, paths: Sequence[str], scratch: Path) -> None:
     """Copy store paths of this machine into the store of *root*."""
     exported = scratch / "exported"
     with exported.open("wb") as file:
-        subprocess.run(["nix-store", "--export", *paths], stdout=file, check=True)
+        subprocess.run(["nix-store", "--export", *paths], stdout=file, check=True, timeout=600)
     with exported.open("rb") as archive:
         inside(root, (), "nix-store", "--import", "--no-require-sigs", stdin=archive)
     exported.unlink()

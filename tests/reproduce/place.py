@@ -20,6 +20,11 @@ TIMEOUT = 900.0
 _SETTINGS = os.environ.get("XDG_CONFIG_HOME") or str(Path.home() / ".config")
 
 
+def run(*words: str | Path) -> None:
+    """Run a command that has to succeed."""
+    subprocess.run(words, check=True, timeout=TIMEOUT)
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """How one of the builds is done; ``store`` is a folder for a store of its own."""
@@ -38,7 +43,7 @@ class Place:
     def prepare(self, repository: Path, *, age: float = 0) -> None:
         """Clone *repository* as it is committed; its files look *age* seconds old."""
         self.home.mkdir(parents=True, exist_ok=True)
-        subprocess.run(["git", "clone", "--quiet", repository, self.clone], check=True)
+        run("git", "clone", "--quiet", repository, self.clone)
         for path in self.clone.rglob("*"):
             if age and ".git" not in path.parts:
                 then = path.lstat().st_mtime - age
@@ -47,8 +52,8 @@ class Place:
             self.store.mkdir(parents=True, exist_ok=True)
         if self.stranger:
             for folder in filter(None, (self.home, self.clone, self.store)):
-                subprocess.run(["chown", "-R", f"{STRANGER}:{STRANGER}", folder], check=True)
-                subprocess.run(["chmod", "-R", "go-rwx", folder], check=True)
+                run("chown", "-R", f"{STRANGER}:{STRANGER}", folder)
+                run("chmod", "-R", "go-rwx", folder)
 
     def environment(self) -> dict[str, str]:
         """Return the environment variables of the build."""
