@@ -22,6 +22,7 @@ from agentix.testing import probes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     from engines import EngineUnderTest
     from images import TaskImage
@@ -47,6 +48,29 @@ def test_a_session_on_an_image_of_one_program_answers(
             return await sandbox.remote(solve, 8)
 
     assert np.allclose(asyncio.run(call()), np.ones(8))
+
+
+def test_a_bundle_may_lie_in_a_folder_of_any_name(
+    engine: EngineUnderTest,
+    leftovers: Leftovers,
+    config: SandboxConfig,
+    numpy_bundle: CachedBundle,
+    tmp_path: Path,
+) -> None:
+    from numpy_task import run
+
+    place = tmp_path / 'a:ro "quoted" and ünïcode' / numpy_bundle.path.name
+    place.parent.mkdir()
+    linked = subprocess.run(["cp", "-al", numpy_bundle.path, place], capture_output=True)
+    if linked.returncode:  # another file system
+        subprocess.run(["cp", "-a", numpy_bundle.path, place], check=True)
+
+    async def call() -> Any:
+        odd = config.model_copy(update={"bundle": str(place)})
+        async with engine.provider().session(odd) as sandbox:
+            return (await sandbox.remote(run, ["/bin/busybox", "echo", "in it"])).stdout
+
+    assert asyncio.run(call()) == "in it\n"
 
 
 def test_a_session_is_over_when_its_block_is_left_by_an_error(
