@@ -21,6 +21,7 @@ from patience import eventually
 from agentix.bundle import BundleCache, collecting, holding, staging, waiting
 from agentix.bundle.collecting import collect
 from agentix.bundle.holding import unused
+from agentix.bundle.mounted import mounted
 from agentix.bundle.notes import notes_size
 from agentix.bundle.objects import Objects
 from agentix.bundle.removal import erase
@@ -311,11 +312,11 @@ def test_a_new_entry_is_not_taken_for_one_that_was_gone_before(
 ) -> None:
     ref = deployed(cache, tars[0])
     held: list[CachedBundle] = []
-    look, take = collecting.mounted, collecting._take
+    take = collecting._take
 
     def looking() -> set[str]:
         held.append(cache.deploy(tars[0]))
-        return look()
+        return mounted()
 
     def taking(*args: Any) -> bool:
         erase(cache.root / "bundles" / ref)
@@ -334,13 +335,13 @@ def test_nothing_is_put_in_the_place_of_what_is_not_whole_while_that_is_taken(
     (entry / "lease").unlink()
     (entry / "manifest.json").unlink()
     monkeypatch.setattr("agentix.bundle.objects._PATIENCE", 0.0)
-    look, looked = collecting.mounted, []
+    looked = []
 
     def looking() -> set[str]:
         with pytest.raises(BundleError, match="has been removing store paths"):
             cache.deploy(tars[0])
         looked.append(True)
-        return look()
+        return mounted()
 
     monkeypatch.setattr(collecting, "mounted", looking)
     assert len(collect(cache.root, older_than=0).removed) == 1

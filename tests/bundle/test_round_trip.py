@@ -34,7 +34,7 @@ _TREES = st.recursive(
 
 
 @given(trees=st.dictionaries(st.sampled_from(["a", "a-1", "b.2", "z"]), _TREES, max_size=3))
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 def test_any_tree_survives_the_journey(trees: dict[str, Any]) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
