@@ -124,7 +124,7 @@ def elf(machine: int = 62) -> bytes:
 
 
 def programs(
-    tmp_path: Path, *packages: tuple[Package, Mapping[str, bytes | str]]
+    tmp_path: Path, *packages: tuple[Package, Mapping[str, bytes | str | tarfile.TarInfo]]
 ) -> tuple[Mapping[str, str], bool]:
     tarballs = {}
     for number, (made, files) in enumerate(packages):
