@@ -16,7 +16,7 @@ from images import ImageConfig
 from images.engine import loaded
 
 from agentix import SandboxConfig
-from agentix.errors import RemoteCallError, SandboxNotFound
+from agentix.errors import ProviderError, RemoteCallError, SandboxNotFound
 from agentix.provider.base import SandboxId, SandboxProvider
 from agentix.testing import probes
 
@@ -50,16 +50,18 @@ def test_a_session_on_an_image_of_one_program_answers(
     assert np.allclose(asyncio.run(call()), np.ones(8))
 
 
-def test_a_bundle_may_lie_in_a_folder_of_any_name(
+@pytest.mark.parametrize("letters", ["a:ro =\\ ünïcode", ',"', "\r\n"])
+def test_a_bundle_may_lie_in_a_folder_of_any_name_that_an_engine_can_be_told(
     engine: EngineUnderTest,
     leftovers: Leftovers,
     config: SandboxConfig,
     numpy_bundle: CachedBundle,
     tmp_path: Path,
+    letters: str,
 ) -> None:
     from numpy_task import run
 
-    place = tmp_path / 'a:ro "quoted" and ünïcode' / numpy_bundle.path.name
+    place = tmp_path / letters / numpy_bundle.path.name
     place.parent.mkdir()
     linked = subprocess.run(["cp", "-al", numpy_bundle.path, place], capture_output=True)
     if linked.returncode:  # another file system
@@ -70,7 +72,14 @@ def test_a_bundle_may_lie_in_a_folder_of_any_name(
         async with engine.provider().session(odd) as sandbox:
             return (await sandbox.remote(run, ["/bin/busybox", "echo", "in it"])).stdout
 
-    assert asyncio.run(call()) == "in it\n"
+    if engine.kind == "podman" and not letters[0].isalnum():
+        with pytest.raises(
+            ProviderError, match="a comma, a quotation mark or a line break"
+        ) as told:
+            asyncio.run(call())
+        assert str(told.value).isprintable()
+    else:
+        assert asyncio.run(call()) == "in it\n"
 
 
 def test_a_session_is_over_when_its_block_is_left_by_an_error(

@@ -12,7 +12,7 @@ from docker.types import LogConfig, Mount
 from agentix.errors import ProviderError
 from agentix.provider.base import Owner
 from agentix.provider.docker import limits
-from agentix.provider.kit import MOUNT, lease_arguments
+from agentix.provider.kit import MOUNT, lease_arguments, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -93,10 +93,11 @@ def _network(choices: DockerProviderConfig) -> str:
 
 def source(choices: DockerProviderConfig, path: Path) -> str:
     """Return the folder to mount, as long as its name can be told to the engine."""
-    if choices.container_engine == "podman" and "," in str(path):
+    # Podman makes a line of comma-separated values of a mount, and reads that.
+    if choices.container_engine == "podman" and not {*str(path)}.isdisjoint(',"\r\n'):
         raise ProviderError(
-            f"podman cannot mount {path}: its name has a comma; choose other folders with"
-            " AGENTIX_CACHE_DIR and XDG_RUNTIME_DIR"
+            f"podman cannot mount {quoted(str(path))}: a comma, a quotation mark or a line break is"
+            " in its name; choose other folders with AGENTIX_CACHE_DIR and XDG_RUNTIME_DIR"
         )
     return str(path)
 
