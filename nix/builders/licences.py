@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from email.message import Message
     from pathlib import Path
 
@@ -75,9 +76,13 @@ def of_npm(package: dict[str, Any]) -> list[str]:
 
 
 class Debian:
-    """The licences of Debian packages, read from where each was unpacked to."""
+    """The licences of Debian packages, read from where each was unpacked to.
 
-    def __init__(self) -> None:
+    *others* are those of packages that are somewhere else, to which these may refer.
+    """
+
+    def __init__(self, others: Mapping[str, list[str]] | None = None) -> None:
+        self._others = others or {}
         self._names: dict[str, list[str]] = {}
         self._refers: dict[str, str] = {}
 
@@ -107,7 +112,7 @@ class Debian:
             return [
                 next(name for pattern, name in _OF_GCC.items() if fnmatchcase(package, pattern))
             ]
-        return self._names.get(seen[-1], [])
+        return self._names.get(seen[-1]) or self._others.get(seen[-1], [])
 
 
 def of_copyright(text: str) -> list[str]:

@@ -74,7 +74,7 @@ def unpack(config: dict[str, Any], tree: Path, table: needs.Needs) -> Unpacked:
     order = {name: index for index, name in enumerate(config["declared"])}
     packages = {package["package"]: package["archive"] for package in config["packages"]}
     unpacked = Unpacked(tree)
-    licensed = licences.Debian()
+    licensed = licences.Debian(step.toolchain(Path(config["toolchain"]))["licences"])
     part, control = tree.with_name("part"), tree.with_name("control")
     for name in sorted(packages, key=lambda name: (order.get(name, len(order)), name)):
         for option, folder in (("-x", part), ("-e", control)):

@@ -200,6 +200,8 @@ def test_the_manifest_lists_what_came_along(bundle: CachedBundle) -> None:
     # What those need but do not name, and what they name but do not need.
     assert {"libc6-dev", "ncurses-base", "perl"} <= set(tools)
     assert {"git-man", "passwd", "ca-certificates", "python3"}.isdisjoint(tools)
+    listed = [*tools.values(), *bundle.manifest.base]
+    assert [tool.package for tool in listed if not tool.licences] == []
 
 
 def test_nothing_is_carried_that_nobody_reads(bundle: CachedBundle) -> None:

@@ -123,8 +123,8 @@ def test_packages_of_one_source_share_what_one_of_them_says(
 def test_packages_refer_to_one_another_along_any_way_also_in_circles(
     builders: SimpleNamespace, tmp_path: Path
 ) -> None:
-    licensed = builders.licences.Debian()
-    links = {"a": "b", "b": "c", "x": "y", "y": "x", "lost": "elsewhere"}
+    licensed = builders.licences.Debian({"ours": ["X11"], "unused": ["Y"]})
+    links = {"a": "b", "b": "c", "x": "y", "y": "x", "lost": "elsewhere", "d": "e", "e": "ours"}
     for name, other in links.items():
         (tmp_path / name / "share/doc").mkdir(parents=True)
         (tmp_path / name / "share/doc" / name).symlink_to(f"../doc/{other}")
@@ -132,7 +132,12 @@ def test_packages_refer_to_one_another_along_any_way_also_in_circles(
     (tmp_path / "c/usr/share/doc/c").mkdir(parents=True)
     (tmp_path / "c/usr/share/doc/c/copyright").write_text(MACHINE_READABLE)
     licensed.add(tmp_path / "c", "c")
-    assert licensed.names() == {"a": NAMES, "b": NAMES, "c": NAMES, "lost": [], "x": [], "y": []}
+    unknown: dict[str, list[str]] = {"lost": [], "x": [], "y": []}
+    assert licensed.names() == {
+        **dict.fromkeys("abc", NAMES),
+        **dict.fromkeys("de", ["X11"]),
+        **unknown,
+    }
 
 
 def test_gccs_packages_have_licences_though_no_bundle_has_the_file(

@@ -68,6 +68,16 @@ def test_everything_is_found_inside(
 
 
 @pytest.mark.parametrize(("name", "platform"), BOTH)
+def test_the_licence_of_each_package_is_known(
+    toolchain: Callable[[str, str], Path], name: str, platform: str
+) -> None:
+    found = json.loads((toolchain(name, platform) / "toolchain.json").read_bytes())["licences"]
+    assert len(found) > 20
+    assert [package for package, licences in found.items() if not licences] == []
+    assert found["libgcc-s1"] == ["GPL-3.0-or-later WITH GCC-exception-3.1"]
+
+
+@pytest.mark.parametrize(("name", "platform"), BOTH)
 def test_nothing_leads_out_of_it(
     toolchain: Callable[[str, str], Path], name: str, platform: str
 ) -> None:
