@@ -135,7 +135,7 @@ def test_packages_refer_to_one_another_along_any_way_also_in_circles(
     unknown: dict[str, list[str]] = {"lost": [], "x": [], "y": []}
     assert licensed.names() == {
         **dict.fromkeys("abc", NAMES),
-        **dict.fromkeys("de", ["X11"]),
+        **{name: ["X11"] for name in "de"},
         **unknown,
     }
 
