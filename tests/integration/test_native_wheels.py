@@ -30,7 +30,8 @@ name = "native-task"
 version = "1.0"
 requires-python = ">=3.11"
 dependencies = [
-    "cryptography", "duckdb", "grpcio", "lxml", "numpy", "pandas", "pillow", "pyarrow", "pyzmq",
+    "cryptography", "duckdb", "grpcio", "lxml", "numpy", "pandas", "pillow", "protobuf",
+    "psycopg[binary]", "pyarrow", "pyzmq",
 ]
 
 [build-system]
@@ -48,11 +49,13 @@ def use() -> dict[str, str]:
     import grpc
     import numpy as np
     import pandas as pd
+    import psycopg
     import pyarrow as pa
     import pyarrow.compute
     import zmq
     from cryptography.fernet import Fernet
     from cryptography.hazmat.bindings import _rust
+    from google.protobuf.wrappers_pb2 import Int32Value
     from lxml import etree
     from PIL import Image
 
@@ -74,6 +77,8 @@ def use() -> dict[str, str]:
         "numpy": str(round(float(np.linalg.det(np.eye(3) * 2)))),
         "pandas": str(pd.DataFrame({"x": [1, 2, 2]}).groupby("x").size()[2]),
         "pillow": str(Image.open(picture).size),
+        "protobuf": str(Int32Value.FromString(Int32Value(value=4).SerializeToString()).value),
+        "psycopg": str(psycopg.pq.__impl__ == "binary" and psycopg.pq.version() > 90000),
         "pyarrow": str(pa.compute.sum(pa.table({"x": [1, 2]})["x"])),
         "pyzmq": message,
     }
@@ -134,6 +139,8 @@ async def test_native_wheels_work_in_an_empty_root(
             "numpy": "8",
             "pandas": "2",
             "pillow": "(4, 6)",
+            "protobuf": "4",
+            "psycopg": "True",
             "pyarrow": "3",
             "pyzmq": "over",
         }
