@@ -159,8 +159,13 @@ class Front:
             yield chunk
 
     async def _held(self, request: web.Request, passed: int) -> None:
-        """Wait as long as *throttle* says, or until nobody waits for the answer any more."""
-        while self.throttle(request, passed) and request.transport is not None:
+        """Wait as long as *throttle* says; break off when nobody waits for the answer any more.
+
+        What such a client has sent may all be here, though it was told of none of it.
+        """
+        while self.throttle(request, passed):
+            if request.transport is None:
+                raise ConnectionResetError
             await asyncio.sleep(0.01)
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LEASE = "lease"
 _PATIENCE = 30.0  # seconds that somebody may take to remove an entry, or to see that he must not
-_MOMENT = 1.0  # seconds; a removal takes less
+_MOMENT = 0.5  # seconds; a removal takes less
 _OPEN = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
