@@ -120,6 +120,8 @@ class Tap:
 
     def __init__(self, address: str, target: str) -> None:
         self.sent = 0
+        self.cut_before: bytes | None = None
+        """All connections end before this is passed on; once."""
         self._target = target
         self._open: list[socket.socket] = []
         self._listener = socket.create_server((address, 0))
@@ -159,6 +161,10 @@ class Tap:
     def _carry(self, source: socket.socket, target: socket.socket, weight: int) -> None:
         with contextlib.suppress(OSError):
             while data := source.recv(1 << 18):
+                if weight and self.cut_before is not None and self.cut_before in data:
+                    self.cut_before = None
+                    self.cut()
+                    break
                 target.sendall(data)
                 self.sent += weight * len(data)
             if self._is_cut(source):

@@ -189,6 +189,17 @@ async def test_what_was_interrupted_is_gone_on_with(
     assert tap.sent - before < 0.8 * size
 
 
+async def test_a_connection_that_breaks_while_a_sandbox_is_deleted_leaves_none(
+    tap: Tap, far: FarEngine, config: SandboxConfig
+) -> None:
+    sandbox = await DockerProvider().create(config)
+    tap.cut_before = b"DELETE /"
+    await DockerProvider().delete(sandbox.sandbox_id)
+    assert tap.cut_before is None
+    assert containers(far) == []
+    await sandbox.aclose()
+
+
 async def test_a_shipper_that_was_killed_stands_in_nobodys_way(
     tap: Tap, far: FarEngine, config: SandboxConfig
 ) -> None:

@@ -10,6 +10,7 @@ import io
 import socket
 import struct
 import tarfile
+from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
@@ -176,7 +177,7 @@ class Engine:
     def drop_volume(self, name: str) -> None:
         """Remove the volume *name*, unless it is gone, or somebody uses it."""
         with self._gone_is_fine(), self._explained(f"remove volume {name}"):
-            self._api.remove_volume(name)
+            _insist(partial(self._api.remove_volume, name))
 
     def output(self, name: str, lines: int = 40) -> bytes:
         """Return the last *lines* that the container's processes printed."""
@@ -187,12 +188,12 @@ class Engine:
     def stop(self, name: str, *, grace: int) -> None:
         """Ask the container to end, and kill it after *grace* seconds; fine if it is gone."""
         with self._gone_is_fine(), self._explained(f"stop container {name}"):
-            self._api.stop(name, timeout=grace)
+            _insist(partial(self._api.stop, name, timeout=grace))
 
     def remove(self, name: str) -> None:
         """Remove the container and its anonymous volumes, running or not; fine if it is gone."""
         with self._gone_is_fine(), self._explained(f"remove container {name}"):
-            self._api.remove_container(name, v=True, force=True)
+            _insist(partial(self._api.remove_container, name, v=True, force=True))
 
     def pull(
         self, reference: str, platform: str, wanted: Callable[[Mapping[str, Any]], bool]
@@ -264,6 +265,14 @@ class Engine:
                 raise ProviderError(f"{engine} {message}") from error
             message = f"{where.kind} cannot {what} at {where.url}: {one_line(error)}"
             raise ProviderError(message) from error
+
+
+def _insist(ask: Callable[[], object]) -> None:
+    """Ask for something that is over afterwards, once more where the connection breaks."""
+    try:
+        ask()
+    except requests.ConnectionError:
+        ask()
 
 
 def _knock(where: Address, timeout: int) -> int | None:
