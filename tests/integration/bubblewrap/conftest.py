@@ -28,7 +28,8 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield folder
         assert not folder.exists() or list(folder.iterdir()) == []
         assert children() == offspring
-        assert set(Path("/proc/self/fd").iterdir()) == descriptors
+        # Fewer are there when what an earlier test has left to the garbage is gone.
+        assert set(Path("/proc/self/fd").iterdir()) <= descriptors
 
 
 @pytest.fixture
