@@ -18,6 +18,7 @@ from own_cache import own_cache
 
 from agentix import SandboxConfig, nix, platforms
 from agentix.build.build import build_bundle
+from agentix.build.forecast import forecast
 from agentix.build.lock import load
 from agentix.provider.bubblewrap import BubblewrapProvider
 
@@ -252,6 +253,8 @@ def test_the_other_platform_is_compiled_for_without_running_anything_of_it(proje
     (other,) = (p for p in platforms.PLATFORMS.values() if p != here)
     bundle = build_bundle(project, output=project.parent, platform=other.name, python="3.11")
     lock = load(project / "bundle.lock")
+    said = "\n".join(forecast(project, platform=other.name).lines())
+    assert " wheels, 1 built from source, 0 Debian packages" in said
     release = next(r for r in lock.releases if r.source == "c_dep-1.0.tar.gz")
     assert release.compiled
     assert lock.projects[0].compiled

@@ -32,6 +32,7 @@ class Forecast:
     toolchain: str | None = None
     sources: dict[str, int] | None = None  # files of each project
     wheels: int = 0
+    releases: int = 0  # that are built, having no wheel
     system: int = 0
     npm: int = 0
     nix: str | None = None
@@ -48,9 +49,10 @@ class Forecast:
         yield f"bundle   {self.name} {self.version} for {self.platform}, toolchain {self.toolchain}"
         for project, files in (self.sources or {}).items():
             yield f"source   {project}: {files} files"
+        built = f", {self.releases} built from source" if self.releases else ""
         tarballs = f", {self.npm} npm packages" if self.npm else ""
         debs = f"{self.system} Debian packages for system tools"
-        yield f"locked   {self.wheels} wheels, {debs}{tarballs}"
+        yield f"locked   {self.wheels} wheels{built}, {debs}{tarballs}"
         if self.nix:
             yield f"nix      what {self.nix} gives"
         for plugin, asked in (self.plugins or {}).items():
@@ -98,6 +100,7 @@ def forecast(
         toolchain=lock.toolchain,
         sources={project: len(source.files) for project, source in plan.sources.items()},
         wheels=len(target.wheels),
+        releases=len(target.sources),
         system=len(target.system),
         npm=sum(len(tool.targets[request.platform].packages) for tool in lock.npm),
         nix=lock.nix,
