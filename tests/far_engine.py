@@ -131,7 +131,7 @@ class Tap:
 
     def cut(self) -> None:
         """End all connections that there are, as when what they go through ends."""
-        for each in self._open:
+        for each in tuple(self._open):  # not those that come meanwhile
             with contextlib.suppress(OSError):
                 # With this, what has not been read is not waited for.
                 each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

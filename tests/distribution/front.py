@@ -53,6 +53,7 @@ class Front:
         self.cuts = 0
         self.port = 0
         self._tls = tls
+        self._connections: set[asyncio.Transport] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
@@ -106,11 +107,17 @@ class Front:
     async def _end(self) -> None:
         await self._runner.cleanup()
         await self._session.close()
+        for connection in self._connections:
+            connection.abort()  # whoever has not read what was said to it
+        for _ in range(5):  # turns in which the loop ends them
+            await asyncio.sleep(0)
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         self.seen.append(
             Seen(request.method, request.path, dict(request.query), dict(request.headers))
         )
+        if request.transport is not None:
+            self._connections.add(request.transport)
         answer = self.meddle(request)
         if answer is not None:
             return answer

@@ -10,6 +10,7 @@ import io
 import socket
 import struct
 import tarfile
+import time
 from functools import partial
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from agentix.provider.docker.address import Address
 
 TIMEOUT = 60
+_BREAK = 0.1  # seconds in which it shows that the connections that are kept are broken, too
 _FOLDER, _LINK = 1 << 31, 1 << 27  # of Go's file modes, which engines speak in
 
 
@@ -268,10 +270,11 @@ class Engine:
 
 
 def _insist(ask: Callable[[], object]) -> None:
-    """Ask for something that is over afterwards, once more where the connection breaks."""
+    """Ask for something that is over afterwards; once more where the connection breaks."""
     try:
         ask()
     except requests.ConnectionError:
+        time.sleep(_BREAK)
         ask()
 
 
