@@ -49,7 +49,7 @@ def settings(
         "entrypoint": [program],
         "command": [*arguments, *_without_the_engines(choices.container_engine, config, image)],
         "environment": dict(config.env or {}),
-        "labels": _labels(folder.sandbox_id, config.image),
+        "labels": _labels(folder, config.image),
         # A health check of the image would run a program of ours' making every few seconds.
         "healthcheck": {"test": ["NONE"]},
         "detach": True,
@@ -110,11 +110,13 @@ def _without_the_engines(kind: Kind, config: SandboxConfig, image: Image) -> lis
     return [word for name in OF_PODMAN if name not in meant for word in ("--unset", name)]
 
 
-def _labels(sandbox_id: str, image: str) -> Mapping[str, str]:
+def _labels(folder: RuntimeFolder, image: str) -> Mapping[str, str]:
+    record = folder.read_record()  # both are listed, and say the same
+    started = datetime.now(UTC) if record is None else record.created
     return {
-        SANDBOX: sandbox_id,
+        SANDBOX: folder.sandbox_id,
         IMAGE: image,
         PROCESS: Owner.current().text(),
         "agentix.owner": f"{os.getuid()}@{socket.gethostname()}",
-        STARTED: datetime.now(UTC).isoformat(timespec="seconds"),
+        STARTED: started.isoformat(timespec="seconds"),
     }
