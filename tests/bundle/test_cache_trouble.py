@@ -11,11 +11,10 @@ import tempfile
 import textwrap
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from patience import eventually
+from left_over import nothing_left
 
 from agentix.bundle import BundleCache, staging, write_bundle
 from agentix.bundle.folder import Folder
@@ -27,6 +26,7 @@ from bundle.handmade import listing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from bundle.handmade import Bundle, Workshop
 
@@ -353,11 +353,9 @@ def test_an_interruption_leaves_nothing(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Folder, "symlink", interrupt)
-    threads = threading.active_count()
-    with pytest.raises(KeyboardInterrupt):
+    with nothing_left(), pytest.raises(KeyboardInterrupt):
         cache.deploy(tar)
     assert inside(cache.root / "bundles") == inside(cache.root / "staging") == []
-    assert threading.active_count() == threads
 
 
 def test_litter_that_cannot_be_removed_costs_no_descriptor(
@@ -368,24 +366,19 @@ def test_litter_that_cannot_be_removed_costs_no_descriptor(
 
     (tmp_path / "left.lock").touch()
     monkeypatch.setattr(staging, "remove", refuse)
-    before = inside(Path("/proc/self/fd"))
-    staging._sweep(tmp_path)
-    assert inside(Path("/proc/self/fd")) == before
+    with nothing_left():
+        staging._sweep(tmp_path)
 
 
 def test_no_descriptor_is_left_open(bundle: Bundle, tar: Path, cache: BundleCache) -> None:
-    def descriptors() -> int:
-        return len(list(Path("/proc/self/fd").iterdir()))
-
     cache.deploy(tar)
-    before = descriptors()
     corrupt = tar.with_name("corrupt.tar")
     corrupt.write_bytes(tar.read_bytes()[:-2000])
-    for _ in range(5):
-        with pytest.raises(BundleError):
-            cache.deploy(corrupt)
-        shutil.rmtree(cache.root)
-        cache.deploy(tar)
-        shutil.rmtree(cache.root)
-        cache.deploy_store_path(bundle.root, bundle.closure)
-    eventually(lambda: descriptors() <= before, "no more descriptors than before", within=10)
+    with nothing_left():
+        for _ in range(5):
+            with pytest.raises(BundleError):
+                cache.deploy(corrupt)
+            shutil.rmtree(cache.root)
+            cache.deploy(tar)
+            shutil.rmtree(cache.root)
+            cache.deploy_store_path(bundle.root, bundle.closure)

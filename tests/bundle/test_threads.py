@@ -9,6 +9,7 @@ import threading
 from typing import TYPE_CHECKING
 
 import pytest
+from left_over import nothing_left
 
 from agentix.bundle import channel, lane, pipe
 from agentix.bundle.lane import Lane
@@ -26,9 +27,8 @@ TRACED = {module.__file__ for module in (channel, lane, pipe, queue, threading)}
 
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> object:
-    before = threading.active_count()
-    yield
-    assert threading.active_count() == before
+    with nothing_left():
+        yield
 
 
 def fail() -> None:

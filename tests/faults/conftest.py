@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import gc
 from typing import TYPE_CHECKING
 
 import pytest
-from local_runtime import LocalRuntime, descriptors
+from left_over import nothing_left
+from local_runtime import LocalRuntime
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,9 +21,6 @@ def fresh() -> Iterator[LocalRuntime]:
 
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
-    """Compare this process's descriptors with before."""
-    gc.collect()
-    before = len(descriptors())
-    yield
-    gc.collect()
-    assert len(descriptors()) <= before, "the test left descriptors open"
+    """Compare what this process has with before."""
+    with nothing_left():
+        yield

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import socket
 import tempfile
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
-from local_runtime import LocalRuntime, descriptors
+from left_over import nothing_left
 from local_runtime.fixtures import fresh, shared
 
 from agentix.client import RuntimeClient
@@ -21,6 +19,8 @@ from agentix.client import RuntimeClient
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Self
+
+    from local_runtime import LocalRuntime
 
     from agentix.client.events import Events
     from agentix.sio import AsyncClientNamespace
@@ -30,15 +30,12 @@ __all__ = ["fresh", "shared"]
 
 @pytest.fixture(autouse=True)
 def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Compare this process's descriptors with before."""
+    """Compare what this process has with before."""
     for name in ("shared", "fresh"):
         if name in request.fixturenames:
             request.getfixturevalue(name)
-    before = Counter(descriptors())
-    yield
-    gc.collect()
-    # What others had left may go meanwhile.
-    assert Counter(descriptors()) <= before, "the test left descriptors open"
+    with nothing_left():
+        yield
 
 
 class Host(RuntimeClient):

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from left_over import nothing_left
 from patience import eventually, eventually_async
-from procfs import children, processes, runs
+from procfs import processes, runs
 from stub_runtime import python
 
 from agentix.provider.hosted import HostedProcess, settled
@@ -31,10 +32,8 @@ SH = shutil.which("sh") or "/bin/sh"
 
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
-    offspring, descriptors = children(), set(Path("/proc/self/fd").iterdir())
-    yield
-    assert children() == offspring
-    assert set(Path("/proc/self/fd").iterdir()) == descriptors
+    with nothing_left():
+        yield
 
 
 def shell(script: str, *words: str, **options: object) -> HostedProcess:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from local_runtime import LocalRuntime, descriptors, far
+from left_over import nothing_left
+from local_runtime import LocalRuntime, far
 from patience import eventually, eventually_async
 
 from agentix.errors import ProviderError
@@ -47,10 +48,8 @@ HOST = """
 
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
-    before, threads = sorted(descriptors()), set(threading.enumerate())
-    yield
-    assert sorted(descriptors()) == before
-    assert set(threading.enumerate()) <= threads  # those of other tests may end meanwhile
+    with nothing_left():
+        yield
 
 
 @pytest.fixture
@@ -378,16 +377,17 @@ async def test_without_a_thread_nothing_is_held_and_the_next_attempt_has_one(
 
 
 async def test_many_are_held_by_one_thread(tmp_path: Path) -> None:
-    count = threading.active_count()
-    with LocalRuntime(lease=LEASE) as runtime:
+    with LocalRuntime(lease=LEASE) as runtime, contextlib.ExitStack() as held:
         folders = []
         for number in range(64):
             path = tmp_path / f"local-{number}"
             path.mkdir()
             (path / "io").symlink_to(runtime.folder)
             folders.append(RuntimeFolder(path, runtime.token))
+            held.callback(release_lease, folders[-1].sandbox_id)
         await asyncio.gather(*(hold_lease(folder, LEASE) for folder in folders))
-        assert threading.active_count() == count + 1
+        names = [thread.name for thread in threading.enumerate()]
+        assert names.count("agentix leases") == 1
         for folder in folders[1:]:
             release_lease(folder.sandbox_id)
         await asyncio.sleep(2 * LEASE)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import time
-from collections import Counter
 from typing import TYPE_CHECKING
 
 import pytest
-from local_runtime import LocalRuntime, descriptors
+from left_over import nothing_left
 from local_runtime.by_hand import raw
 from local_runtime.fixtures import fresh, shared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from local_runtime import LocalRuntime
 
 __all__ = ["fresh", "shared"]
 
@@ -28,11 +28,8 @@ def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
         if name in request.fixturenames
     ]
     in_server = [_in_server(runtime) for runtime in runtimes]
-    before = Counter(descriptors())
-    yield
-    gc.collect()
-    # What others had left may go meanwhile.
-    assert Counter(descriptors()) <= before, "the test left descriptors open"
+    with nothing_left():
+        yield
     for runtime, count in zip(runtimes, in_server, strict=True):
         if runtime.process.poll() is None:
             _becomes(lambda r=runtime: _in_server(r), count)  # type: ignore[misc]

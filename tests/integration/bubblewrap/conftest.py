@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from procfs import children
+from left_over import nothing_left
 from stub_runtime import make_entry
 
 if TYPE_CHECKING:
@@ -24,12 +24,9 @@ def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="ax") as short:
         monkeypatch.setenv("XDG_RUNTIME_DIR", short)
         folder = Path(short, "agentix")
-        descriptors, offspring = set(Path("/proc/self/fd").iterdir()), children()
-        yield folder
+        with nothing_left():
+            yield folder
         assert not folder.exists() or list(folder.iterdir()) == []
-        assert children() == offspring
-        # Fewer are there when what an earlier test has left to the garbage is gone.
-        assert set(Path("/proc/self/fd").iterdir()) <= descriptors
 
 
 @pytest.fixture
