@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import threading
@@ -14,39 +15,33 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def test_what_came_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True)
+def _not_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("left_over._WITHIN", 0.1)
+
+
+def test_a_thread_is_named() -> None:
     done = threading.Event()
-    thread = threading.Thread(target=done.wait, name="a thread that stays")
-    (tmp_path / "left").touch()
-    descriptor, child = -1, None
-    try:
-        with pytest.raises(AssertionError, match="left behind") as caught, nothing_left():
-            descriptor = os.open(tmp_path / "left", os.O_RDONLY)
-            thread.start()
-            child = subprocess.Popen(["sleep", "60"])
-        assert child is not None
-        for what in (str(tmp_path / "left"), "thread a thread that stays", f"child {child.pid}"):
-            assert what in str(caught.value)
-    finally:
-        done.set()
-        if descriptor >= 0:
-            os.close(descriptor)
-        if child is not None:
-            child.kill()
-            child.wait()
+    thread = threading.Thread(target=done.wait, name="one that stays")
+    with pytest.raises(AssertionError, match="left behind: thread one that stays"), nothing_left():
+        thread.start()
+    done.set()
+    thread.join()
 
 
-def test_what_goes_does_not_make_up_for_what_came(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("left_over._WITHIN", 0.1)
-    old = os.open(tmp_path, os.O_RDONLY)
-    (tmp_path / "new").touch()
+def test_a_child_is_named() -> None:
+    with contextlib.ExitStack() as stack:
+        with pytest.raises(AssertionError, match="left behind: child "), nothing_left():
+            child = stack.enter_context(subprocess.Popen(["sleep", "60"]))
+        child.kill()
+
+
+def test_a_descriptor_is_named_and_what_goes_does_not_make_up_for_it(tmp_path: Path) -> None:
+    old, new = (os.open(tmp_path / name, os.O_CREAT | os.O_RDWR) for name in ("old", "new"))
+    spare = os.dup(new)
     with nothing_left():
-        os.close(old)
-    old, new = os.open(tmp_path, os.O_RDONLY), -1
+        os.close(spare)
     with pytest.raises(AssertionError, match=f"left behind: {tmp_path}/new$"), nothing_left():
-        os.close(old)
-        new = os.open(tmp_path / "new", os.O_RDONLY)
+        os.dup2(new, old)
+    os.close(old)
     os.close(new)
