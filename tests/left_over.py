@@ -24,18 +24,22 @@ _WITHIN: Final = 5.0
 
 
 @contextmanager
-def nothing_left() -> Iterator[None]:
-    """Compare what there is after the block with what there was before it."""
-    before = _possessions()
+def nothing_left(*, threads: bool = True) -> Iterator[None]:
+    """Compare what there is after the block with what there was before it.
+
+    Without *threads*, these do not count: those of a pool stay for a while, for what comes next.
+    """
+    before = _possessions(threads)
     yield
     gc.collect()
     end = time.monotonic() + _WITHIN
-    while (left := _possessions() - before) and time.monotonic() < end:
+    while (left := _possessions(threads) - before) and time.monotonic() < end:
         time.sleep(0.01)
     assert not left, f"left behind: {', '.join(sorted(left.elements()))}"
 
 
-def _possessions() -> Counter[str]:
-    threads = (f"thread {one.name} {one.ident}" for one in threading.enumerate())
+def _possessions(threads: bool) -> Counter[str]:
+    alive = threading.enumerate() if threads else []
+    running = (f"thread {one.name} {one.ident}" for one in alive)
     offspring = (f"child {pid}" for pid in children())
-    return Counter((*descriptors(), *threads, *offspring))
+    return Counter((*descriptors(), *running, *offspring))

@@ -22,5 +22,5 @@ def fresh() -> Iterator[LocalRuntime]:
 @pytest.fixture(autouse=True)
 def _nothing_left() -> Iterator[None]:
     """Compare what this process has with before."""
-    with nothing_left():
+    with nothing_left(threads=False):
         yield

@@ -34,7 +34,7 @@ def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
     for name in ("shared", "fresh"):
         if name in request.fixturenames:
             request.getfixturevalue(name)
-    with nothing_left():
+    with nothing_left(threads=False):
         yield
 
 

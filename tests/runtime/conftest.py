@@ -28,7 +28,7 @@ def _nothing_left(request: pytest.FixtureRequest) -> Iterator[None]:
         if name in request.fixturenames
     ]
     in_server = [_in_server(runtime) for runtime in runtimes]
-    with nothing_left():
+    with nothing_left(threads=False):
         yield
     for runtime, count in zip(runtimes, in_server, strict=True):
         if runtime.process.poll() is None:
