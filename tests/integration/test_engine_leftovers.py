@@ -8,6 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
+from patience import PAUSE
 from stub_runtime import python
 
 from agentix import SandboxConfig
@@ -56,6 +57,18 @@ async def listed(engine: EngineUnderTest, sandbox_id: SandboxId) -> ListedSandbo
     return found[0] if found else None
 
 
+async def stopped(engine: EngineUnderTest, sandbox_id: SandboxId) -> ListedSandbox:
+    """Stop one behind everybody's back; its engine may show it as running for a moment longer."""
+    await asyncio.to_thread(engine.client.api.stop, f"agentix-{sandbox_id}", timeout=0)
+    async with asyncio.timeout(20):
+        while True:
+            found = await listed(engine, sandbox_id)
+            assert found is not None
+            if found.status != "running":
+                return found
+            await asyncio.sleep(PAUSE)
+
+
 async def test_a_container_is_shown_with_what_its_maker_knows(
     engine: EngineUnderTest, leftovers: Leftovers, config: SandboxConfig
 ) -> None:
@@ -64,9 +77,7 @@ async def test_a_container_is_shown_with_what_its_maker_knows(
         assert found is not None
         assert (found.provider, found.image, found.status) == (engine.kind, config.image, "running")
         assert (found.owner, found.abandoned) == (Owner.current(), False)
-        await asyncio.to_thread(engine.client.api.stop, f"agentix-{sandbox.sandbox_id}", timeout=0)
-        ended = await listed(engine, sandbox.sandbox_id)
-        assert ended is not None
+        ended = await stopped(engine, sandbox.sandbox_id)
         assert (ended.status, ended.abandoned) == ("exited", False)
         assert not ended.prunable(running=True)
     assert await listed(engine, sandbox.sandbox_id) is None
@@ -87,9 +98,7 @@ async def test_what_a_killed_process_left_is_found_also_by_its_labels_alone(
     assert (found.status, found.abandoned) == ("running", True)
     assert not found.prunable(running=False)
     assert found.prunable(running=True)
-    engine.client.api.stop(f"agentix-{sandbox_id}", timeout=0)
-    ended = await listed(engine, sandbox_id)
-    assert ended is not None
+    ended = await stopped(engine, sandbox_id)
     assert (ended.status, ended.abandoned) == ("exited", True)
     would = await engine.provider().prune(dry_run=True)
     assert ended in would.removed
