@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from pathlib import Path
 
@@ -182,6 +183,16 @@ async def test_cancelling_at_any_moment_ends_a_stream_once(kind: str) -> None:
             assert (await server.failure(call)).kind == "cancelled"
             if noted(f"{kind}{number}"):
                 assert hard.notes.count(f"{kind}{number} closed") == 1
+
+
+async def test_a_large_item_that_is_packed_just_when_its_stream_is_cancelled_is_let_go() -> None:
+    """Its memory would stay open, which this folder's tests are looked at for."""
+    async with working() as (server, _):
+        for number in range(300):
+            call = server.stream("streams::acounts", f"large{number}", 400_000)
+            await asyncio.sleep(number % 30 * 1e-4)
+            server.cancel(call)
+            assert (await server.failure(call)).kind == "cancelled"
 
 
 @pytest.mark.parametrize("kind", BOTH)

@@ -95,14 +95,29 @@ class Answers:
         def settle(result: Result) -> None:
             if not done.cancelled():
                 done.set_result(result)
-            elif not isinstance(result, Failure):
-                drop(result[1])
+            else:
+                _let_go(result)
 
         def pack() -> None:
-            self._loop.call_soon_threadsafe(settle, packed(call, made))
+            result = packed(call, made)
+            try:
+                self._loop.call_soon_threadsafe(settle, result)
+            except RuntimeError:  # the worker has ended meanwhile, and its loop is closed
+                _let_go(result)
 
         self._threads.run(pack)
-        return await done
+        try:
+            return await done
+        except asyncio.CancelledError:
+            if done.done() and not done.cancelled():  # cancelled just when it was there
+                _let_go(done.result())
+            raise
+
+
+def _let_go(result: Result) -> None:
+    """Close the memory of what will not be sent."""
+    if not isinstance(result, Failure):
+        drop(result[1])
 
 
 def _next(job: Job) -> int:
