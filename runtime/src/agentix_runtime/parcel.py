@@ -6,6 +6,7 @@ change under its reader, and reading it never waits.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import mmap
 import os
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 _SEALS: Final = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 
 _MAPPED: Final = 8 << 20
+
+_ATTEMPTS: Final = 20
 
 
 class Parcel:
@@ -76,7 +79,19 @@ class Parcel:
             view = view[written:]
 
     def seal(self) -> None:
-        """Make the memory immutable, which every receiver insists on."""
+        """Make the memory immutable, which every receiver insists on.
+
+        The kernel refuses that (EBUSY) for as long as anything else holds one of its pages, as what
+        moves memory about does for moments: fcntl(2), F_SEAL_WRITE. It waits for 0.15 s itself.
+        """
+        for _ in range(_ATTEMPTS):
+            try:
+                fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALS)
+            except OSError as exc:
+                if exc.errno != errno.EBUSY:
+                    raise
+            else:
+                return
         fcntl.fcntl(self.fd, fcntl.F_ADD_SEALS, _SEALS)
 
     def opened(self) -> memoryview:
