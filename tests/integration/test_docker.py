@@ -18,6 +18,7 @@ from images.engine import loaded
 from agentix import SandboxConfig
 from agentix.errors import ProviderError, RemoteCallError, SandboxNotFound
 from agentix.provider.base import SandboxId, SandboxProvider
+from agentix.provider.docker import container
 from agentix.testing import probes
 
 if TYPE_CHECKING:
@@ -303,6 +304,29 @@ def test_a_sandbox_is_unprivileged_unless_told_otherwise(
     assert int(inside["CapBnd"], 16) == 0
     # What the engine may not gain itself, no container of its may.
     assert inside["NoNewPrivs"].strip() == str(int(engine.gains_nothing))
+
+
+def test_a_tmp_that_runs_nothing_and_no_shared_memory_disturb_nobody(
+    leftovers: Leftovers,
+    engine: EngineUnderTest,
+    config: SandboxConfig,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from numpy_task import run
+
+    sealed = {"read_only": True, "tmpfs": {"/tmp": "noexec,mode=0555"}, "ipc_mode": "none"}
+    made = container.host_settings
+    monkeypatch.setattr(container, "host_settings", lambda *given: made(*given) | sealed)
+    large = bytes(3 << 20)
+
+    async def visit() -> str:
+        async with engine.provider().session(config) as sandbox:
+            assert await sandbox.remote(probes.echo, large) == large
+            return (await sandbox.remote(run, ["cat", "/proc/self/mounts"])).stdout
+
+    places = dict(line.split()[1:4:2] for line in asyncio.run(visit()).splitlines())
+    assert "noexec" in places["/tmp"].split(",")
+    assert "/dev/shm" not in places
 
 
 def test_a_container_says_whose_it_is(
